@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_LOCK_H
+#define ZKLOCK_LOCK_H
+
+/* lock.h: a mutual exclusion lock on a path.
+ *
+ *     zkl_lock_new -> zkl_lock_acquire -> (zkl_lock_check, act)* -> zkl_lock_release -> acquire ... -> zkl_lock_free
+ *
+ * Contenders are served in the order of their znodes' sequence numbers. Not recursive: a second handle on the path is
+ * another contender, in the same thread too. The protocol is the lock recipe of ZooKeeper's documentation ("Recipes and
+ * Solutions: Locks") with Apache Curator's node names, so that a Java service with InterProcessMutex can share the lock. */
+
+#include <zklock/session.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes a handle; no I/O, nothing is created on the servers. The path is absolute below the session's chroot: "/a/b", no
+ * empty, "." or ".." part, no trailing slash, printable UTF-8, ZKL_PATH_MAX bytes with the chroot, not below "/zookeeper".
+ * *ret is the caller's to free. ZKL_EPATH (the message names the rule), ZKL_EINVAL, ZKL_ENOMEM. */
+ZKL_API int zkl_lock_new(zkl_session *session, const char *path, const zkl_options *options, zkl_lock **ret,
+                         zkl_error *reterr);
+
+/* Begins an attempt and returns; events tell how it goes. timeout_ms 0 is a try: it does not queue, writes nothing where
+ * the lock is busy (ENDED(EBUSY)) and may take op_ms. ZKL_ESTATE: an attempt is under way, or a grant (also a lost one) is
+ * not released yet. It may follow zkl_lock_release() at once. */
+ZKL_API int zkl_lock_start(zkl_lock *lock, int64_t timeout_ms, zkl_error *reterr);
+
+/* As start, and waits. ZKL_ETIMEDOUT: queued in vain. ZKL_ENOTCONN: no server reached. ZKL_EBUSY: a try met a holder.
+ * ZKL_ECANCELED: released by another thread, or the session was cancelled. ZKL_EDEADLK: called from a callback. */
+ZKL_API int zkl_lock_acquire(zkl_lock *lock, int64_t timeout_ms, zkl_grant *ret, zkl_error *reterr);
+
+/* May I act? Ask before each act that others can see. > 0: the grant with this token is held for so many ms more: the time
+ * limit of the act. ZKL_ELOST: lost. ZKL_ENOTHELD: released, or not a grant of this handle. Once no, always no for this
+ * token, and LOST follows. Two atomic loads and a clock read, also in signal handlers. Runs ahead of the LOST event, never
+ * behind it. */
+ZKL_API int64_t zkl_lock_check(zkl_lock *lock, uint64_t token);
+
+/* Lets go of what there is: a grant, a place in the queue (its acquire() gets ZKL_ECANCELED), a lost grant's node. In force
+ * when it returns; the delete is retried while the session lives. timeout_ms: how long to wait for the servers' word; 0
+ * never blocks. ZKL_ETIMEDOUT: no word yet, released all the same. ZKL_ENOTHELD: the grant was lost before (your work may
+ * not have been alone), or there was nothing to let go of. ZKL_EDEADLK: timeout_ms not 0 in a callback, nothing done. */
+ZKL_API int zkl_lock_release(zkl_lock *lock, int64_t timeout_ms, zkl_error *reterr);
+
+/* Who holds the lock? Returns the number of contenders; 0: free, and *ret is untouched. May take op_ms. The path's lock
+ * directory may be missing (0). ZKL_ENOTCONN, ZKL_EACCES, ZKL_EPATH, ZKL_EDEADLK. */
+ZKL_API int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_error *reterr);
+
+/* Releases and frees. Waits for this handle's callback if one runs in another thread; none comes after. May be called in
+ * the handle's own callback. NULL is fine. */
+ZKL_API void zkl_lock_free(zkl_lock *lock);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

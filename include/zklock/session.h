@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_SESSION_H
+#define ZKLOCK_SESSION_H
+
+/* session.h: a session with an ensemble: one heartbeat and one lease for all its locks.
+ *
+ *     zkl_session_open  ->  locks  ->  zkl_session_close
+ *
+ * It opens anew by itself after an expiry: what was held is then lost, who waited queues again.
+ *
+ * Threads: one for the protocol and one for events (none with ZKL_MANUAL), beside the two of the ZooKeeper client; and one
+ * for a while when a name has to be resolved.
+ *
+ * The lease: the holder of a lock may act until its deadline, which comes from operations that a quorum committed, counted
+ * from the moment they were sent. Being connected, pings and reads prove nothing: a follower cut off from its leader goes on
+ * answering them (syncLimit x tickTime, 10 s by default) while the leader expires the session. With T the session timeout
+ * granted, and the defaults, the lease ends 5T/8 after the newest proof. What is required of the servers: the same tickTime
+ * and session limits on each, and T >= 2 ticks (ZooKeeper's default limit).
+ *
+ * The ZooKeeper client library itself aborts the process where it cannot create a thread, and crashes in most places where
+ * it runs out of memory (ZooKeeper 3.8.0: 14 of the first 40 allocations of a new handle). */
+
+#include <zklock/zklock.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* level: as of syslog(3), 3 error .. 7 debug. id: stable, to match on. message: one line. Called from library threads and
+ * from within calls, with locks held: it must return soon and call nothing of zklock. */
+typedef void zkl_log_fn(int level, const char *id, const char *message, void *user);
+
+typedef struct zkl_session_options {
+	size_t   size;
+	unsigned flags; /* ZKL_MANUAL or 0 */
+	/* Required: "host1:2181,host2,[::1]:2181/chroot". The port is 2181 where none is given. The chroot must exist: it is
+	 * never created, and an attempt under a missing one ends with ZKL_EPATH. */
+	const char *servers;
+	int64_t     timeout_ms; /* session timeout to ask for; 0: 10000. What was granted: zkl_session_stats() */
+	int64_t     op_ms;      /* patience of a try and of holder(), connecting included; 0: timeout_ms / 2 */
+	/* The lease. margin_ms: the lease ends this long before the session timeout counted from the newest proof; 0: 3T/8.
+	 * heartbeat_ms: while something is held or next in line; 0: T/6. tick_ms: the servers' tickTime; 0: unknown, T/2 is
+	 * assumed. A margin too small for the heartbeat and the tick is ZKL_EINVAL, and the message names the least one. */
+	int64_t margin_ms, heartbeat_ms, tick_ms;
+	/* "digest:user:password"; nodes and directories that the library makes are then for that identity only. Keep it off
+	 * command lines. NULL: none. */
+	const char *auth;
+	const char *name; /* program's name in zkl_peer.id; NULL: the program's own */
+	zkl_log_fn *log;  /* NULL: silent */
+	void       *log_user;
+	int         log_level; /* most verbose level that is wanted */
+} zkl_session_options;
+#define ZKL_SESSION_OPTIONS_INIT {sizeof(zkl_session_options), 0, NULL, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 4}
+
+/* No event thread: poll zkl_session_fd() for input, then call zkl_session_process(). */
+#define ZKL_MANUAL 1u
+
+typedef struct zkl_stats {
+	size_t   size; /* set by the caller: sizeof(zkl_stats) */
+	int      connected;
+	int64_t  session_id, timeout_ms; /* as granted; 0: not yet */
+	int64_t  lease_ms;               /* until the lease ends, should no proof come; < 0: no live proof */
+	uint64_t granted, lost, released, not_held, heartbeats, heartbeats_late, reconnects, expiries, events_queued;
+} zkl_stats;
+#define ZKL_STATS_INIT {sizeof(zkl_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/* Checks the options, starts connecting, returns: it needs no server and resolves no name. *ret is the caller's to close.
+ * ZKL_EINVAL (the message names what and what would be right), ZKL_ENOMEM, ZKL_ESYS. */
+ZKL_API int zkl_session_open(const zkl_session_options *options, zkl_session **ret, zkl_error *reterr);
+
+/* With ZKL_MANUAL: a descriptor that is readable (level-triggered) while events are queued; then call process(). The same
+ * for the session's life, close-on-exec, not for you to read or close. ZKL_EINVAL without ZKL_MANUAL. */
+ZKL_API int zkl_session_fd(const zkl_session *session);
+
+/* Delivers the queued events in the calling thread, never blocks; returns how many. ZKL_EINVAL without ZKL_MANUAL,
+ * ZKL_ESTATE while another thread is in it, ZKL_EDEADLK from a callback. */
+ZKL_API int zkl_session_process(zkl_session *session);
+
+/* Ends every wait of the session's handles with ZKL_ECANCELED, now and from now on; what is held stays held and can be
+ * released. Async-signal-safe. NULL is fine. */
+ZKL_API void zkl_session_cancel(zkl_session *session);
+
+/* Counters, at any time. ret->size must be set (ZKL_STATS_INIT). ZKL_EINVAL. */
+ZKL_API int zkl_session_stats(const zkl_session *session, zkl_stats *ret);
+
+/* Releases all, waits for the servers' word up to timeout_ms, and ends the session in either case. No callback runs after
+ * it. Handles that are left say ZKL_ESTATE; free them before or after. ZKL_ETIMEDOUT: the servers will learn by expiry.
+ * ZKL_EDEADLK from a callback of this session (nothing was done). NULL is fine. */
+ZKL_API int zkl_session_close(zkl_session *session, int64_t timeout_ms);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
