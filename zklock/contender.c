@@ -568,9 +568,10 @@ static void on_gone(struct zkl__contender *c, const char *name, bool lease_live,
 	}
 }
 
+/* Also where the mark was seen: the change has used up the watch that came with the read. */
 static void on_changed(struct zkl__contender *c, const char *name, struct zkl__actions *out)
 {
-	if (c->state == ZKL__WAIT && c->link && !c->gone && !c->next && strcmp(name, c->predecessor) == 0)
+	if (c->state == ZKL__WAIT && c->link && !c->gone && strcmp(name, c->predecessor) == 0)
 		watch_predecessor(c, out);
 }
 
