@@ -267,6 +267,11 @@ bool zkl__attempt_wants_lease(const struct zkl__attempt *a)
 	return zkl__contender_wants_lease(&a->contender);
 }
 
+static int64_t most_stop_ns(const struct zkl__hub *hub)
+{
+	return zkl__hub_timeout_ns(hub) / 4;
+}
+
 /* The owner, or what stands for it, gives up waiting. */
 static void give_up(struct zkl__attempt *a, int code, const char *text)
 {
@@ -284,14 +289,28 @@ static bool is_waiting(const struct zkl__attempt *a)
 
 static const char *refusal_text(int code)
 {
-	return code == ZKL_ECANCELED ? "is not waited for any more: the session was cancelled"
-	                             : "cannot be had: the servers refused the session's auth";
+	switch (code) {
+	case ZKL_ECANCELED:
+		return "is not waited for any more: the session was cancelled";
+	case ZKL_ESTATE:
+		return "is not waited for any more: the session is closed";
+	case ZKL_EINVAL:
+		return "cannot be held: stop_ms is more than a quarter of the session timeout that the servers granted";
+	default:
+		return "cannot be had: the servers refused the session's auth";
+	}
 }
 
 void zkl__attempt_refuse(struct zkl__attempt *a, int code)
 {
 	if (is_waiting(a))
 		give_up(a, code, refusal_text(code));
+}
+
+void zkl__attempt_check_stop(struct zkl__attempt *a)
+{
+	if (a->stop_ns > most_stop_ns(a->hub))
+		zkl__attempt_refuse(a, ZKL_EINVAL);
 }
 
 void zkl__attempt_suspend(struct zkl__attempt *a, bool suspended)
@@ -461,11 +480,6 @@ bool zkl__attempt_next_event(struct zkl__attempt *a, struct zkl__delivery *ret)
 	return false;
 }
 
-static int64_t most_stop_ns(const struct zkl__hub *hub)
-{
-	return zkl__hub_timeout_ns(hub) / 4;
-}
-
 int zkl__handle_init(struct zkl__handle *h, struct zkl__hub *hub, const char *path, const zkl_options *options,
                      unsigned contender_flags, zkl_error *reterr)
 {
@@ -556,10 +570,7 @@ int zkl__handle_start(struct zkl__handle *h, int64_t timeout_ms, zkl_error *rete
 	if (hub->refused)
 		return zkl__error(reterr, hub->refused, 0, 0, "%s %s", h->path, refusal_text(hub->refused));
 	if (h->stop_ns > most_stop_ns(hub))
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
-		                  "stop_ms is %" PRId64 ", but the servers granted a session timeout of only %" PRId64
-		                  " ms, of which a quarter is possible",
-		                  h->stop_ns / MS, zkl__hub_timeout_ns(hub) / MS);
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "%s %s", h->path, refusal_text(ZKL_EINVAL));
 	a = new_attempt(h, h->contender_flags | (timeout_ms == 0 ? ZKL__CONTENDER_TRY : 0));
 	if (!a)
 		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for an attempt");

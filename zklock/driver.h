@@ -96,6 +96,8 @@ bool zkl__attempt_next_event(struct zkl__attempt *attempt, struct zkl__delivery 
 bool zkl__attempt_wants_lease(const struct zkl__attempt *attempt);
 void zkl__attempt_input(struct zkl__attempt *attempt, enum zkl__input_type type);
 void zkl__attempt_refuse(struct zkl__attempt *attempt, int code);
+/* Ends it where the session timeout turned out too short for its stop_ms. */
+void zkl__attempt_check_stop(struct zkl__attempt *attempt);
 void zkl__attempt_suspend(struct zkl__attempt *attempt, bool suspended);
 /* Does what is due; returns when it wants to be called again. */
 int64_t zkl__attempt_timer(struct zkl__attempt *attempt, int64_t now_ns);

@@ -241,7 +241,10 @@ void zkl__hub_link_up(struct zkl__hub *hub, int64_t session_id, int64_t timeout_
 		zkl__hub_beat(hub, whose_node(hub));
 	for (struct zkl__attempt *a = hub->first, *next; a; a = next) {
 		next = a->next;
+		zkl__attempt_hold(a);
+		zkl__attempt_check_stop(a);
 		zkl__attempt_input(a, ZKL__IN_LINK_UP);
+		zkl__attempt_drop(a);
 	}
 }
 
