@@ -354,11 +354,6 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 		zkl__hub_link_down(&s->hub);
 		zkl__session_changed(s);
 		break;
-	case ZKL__MAIL_AUTH_FAILED:
-		world_log(s, 3, "auth-failed", "the servers refused the session's auth", NULL);
-		zkl__hub_refuse(&s->hub, ZKL_EACCES);
-		zkl__session_changed(s);
-		break;
 	case ZKL__MAIL_REPLY:
 		zkl__hub_reply(&s->hub, mail->party, &mail->reply);
 		break;
@@ -366,8 +361,9 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 	case ZKL__MAIL_CHANGED:
 		zkl__hub_watch(&s->hub, mail->party, mail->type == ZKL__MAIL_GONE, mail->reply.name);
 		break;
+	case ZKL__MAIL_EXPIRED: /* these end the client */
+	case ZKL__MAIL_AUTH_FAILED:
 	case ZKL__MAIL_LOST:
-	case ZKL__MAIL_EXPIRED: /* not here */
 		break;
 	}
 }
@@ -399,26 +395,41 @@ static void end_client(zkl_session *s)
 	discard(s, left);
 }
 
+/* The client is of no more use. */
+static void replace_client(zkl_session *s, enum zkl__mail_type why)
+{
+	if (why == ZKL__MAIL_AUTH_FAILED) {
+		world_log(s, 3, "auth-failed", "the servers refused the session's auth", NULL);
+		zkl__hub_refuse(&s->hub, ZKL_EACCES);
+	} else if (why == ZKL__MAIL_LOST) {
+		world_log(s, 3, "memory", "out of memory, opening a new session", NULL);
+	} else {
+		world_log(s, 4, "expired", "the session is over, opening a new one", NULL);
+	}
+	end_client(s);
+	if (!s->stopping && why != ZKL__MAIL_AUTH_FAILED)
+		begin_client(s);
+}
+
 static void empty_mailbox(zkl_session *s)
 {
 	struct zkl__mail *mail = s->client ? zkl__client_take(s->client) : NULL;
 
-	for (struct zkl__mail *next; mail; mail = next) {
-		next = mail->next;
-		if (mail->type == ZKL__MAIL_EXPIRED || mail->type == ZKL__MAIL_LOST) {
-			world_log(s, 4, "expired",
-			          mail->type == ZKL__MAIL_EXPIRED ? "the session is over, opening a new one"
-			                                          : "out of memory, opening a new session",
-			          NULL);
-			zkl__mail_free(mail);
-			discard(s, next);
-			end_client(s);
-			if (!s->stopping)
-				begin_client(s);
+	while (mail) {
+		struct zkl__mail   *next = mail->next;
+		enum zkl__mail_type type = mail->type;
+		bool                end = type == ZKL__MAIL_EXPIRED || type == ZKL__MAIL_AUTH_FAILED ||
+		           type == ZKL__MAIL_LOST;
+
+		if (!end)
+			hand_out(s, mail);
+		zkl__mail_free(mail);
+		mail = next;
+		if (end) {
+			discard(s, mail);
+			replace_client(s, type);
 			return;
 		}
-		hand_out(s, mail);
-		zkl__mail_free(mail);
 	}
 }
 
