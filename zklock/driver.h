@@ -15,7 +15,8 @@
 
 struct zkl__handle {
 	struct zkl__hub     *hub;
-	struct zkl__attempt *attempt; /* the present one; NULL: none, or it is over for the owner */
+	struct zkl__attempt *attempt;  /* the present one; NULL: none, or it is over for the owner */
+	struct zkl__attempt *attempts; /* all that have not been freed */
 	char                *path, *data;
 	size_t               data_len;
 	unsigned             flags, contender_flags;
@@ -30,7 +31,7 @@ enum { ZKL__TELL_OF_WAITING = 1, ZKL__TELL_OF_GRANT = 2, ZKL__TELL_OF_LOSS = 4, 
 
 struct zkl__attempt {
 	struct zkl__party     party; /* first */
-	struct zkl__attempt  *previous, *next;
+	struct zkl__attempt  *sibling; /* the next one of the handle */
 	struct zkl__hub      *hub;
 	struct zkl__handle   *handle; /* NULL: nobody listens any more */
 	unsigned              references;
@@ -91,17 +92,5 @@ void zkl__attempt_drop(struct zkl__attempt *attempt);
 bool zkl__attempt_has_event(const struct zkl__attempt *attempt);
 /* The next event for the owner; false: none. */
 bool zkl__attempt_next_event(struct zkl__attempt *attempt, struct zkl__delivery *ret);
-
-/* For the hub. */
-bool zkl__attempt_wants_lease(const struct zkl__attempt *attempt);
-void zkl__attempt_input(struct zkl__attempt *attempt, enum zkl__input_type type);
-void zkl__attempt_refuse(struct zkl__attempt *attempt, int code);
-/* Ends it where the session timeout turned out too short for its stop_ms. */
-void zkl__attempt_check_stop(struct zkl__attempt *attempt);
-void zkl__attempt_suspend(struct zkl__attempt *attempt, bool suspended);
-/* Does what is due; returns when it wants to be called again. */
-int64_t zkl__attempt_timer(struct zkl__attempt *attempt, int64_t now_ns);
-/* Ends the grant of who has said no or whose time is over. */
-void zkl__attempt_expire(struct zkl__attempt *attempt, int64_t now_ns, int64_t deadline_ns);
 
 #endif

@@ -518,7 +518,8 @@ static struct zkl__attempt *next_with_events(zkl_session *s)
 	return attempt;
 }
 
-/* All events of the oldest attempt that has some, which must exist; returns how many. */
+/* All events of the oldest attempt that has some, which must exist, or of none if we are to be silent; returns
+ * how many. */
 static int deliver(zkl_session *s)
 {
 	struct zkl__attempt *attempt = next_with_events(s);
@@ -655,10 +656,6 @@ void zkl__session_hold(zkl_session *s)
 
 static void free_memory(zkl_session *s)
 {
-	for (struct zkl__attempt *a = s->hub.first, *next; a; a = next) {
-		next = a->next;
-		free(a);
-	}
 	zkl__hub_clear(&s->hub);
 	zkl__servers_clear(&s->servers);
 	if (s->auth)
@@ -877,25 +874,6 @@ int zkl_session_stats(const zkl_session *session, zkl_stats *ret)
 	return 0;
 }
 
-static bool all_done(const zkl_session *s)
-{
-	for (const struct zkl__attempt *a = s->hub.first; a; a = a->next)
-		if (!a->done)
-			return false;
-	return true;
-}
-
-static void release_all(zkl_session *s)
-{
-	s->hub.closed = true;
-	zkl__hub_refuse(&s->hub, ZKL_ESTATE);
-	for (struct zkl__attempt *a = s->hub.first, *next; a; a = next) {
-		next = a->next;
-		if (a->handle && a->handle->attempt == a)
-			zkl__handle_release(a->handle);
-	}
-}
-
 int zkl_session_close(zkl_session *s, int64_t timeout_ms)
 {
 	int64_t until;
@@ -915,10 +893,10 @@ int zkl_session_close(zkl_session *s, int64_t timeout_ms)
 		return ZKL_EDEADLK;
 	}
 	until = timeout_ms == ZKL_FOREVER ? ZKL__NEVER : boot_ns() + timeout_ms * MS;
-	release_all(s);
-	while (!all_done(s) && zkl__session_wait(s, NULL, until)) {
+	zkl__hub_close(&s->hub);
+	while (s->hub.first && zkl__session_wait(s, NULL, until)) {
 	}
-	clean = all_done(s);
+	clean = !s->hub.first;
 	s->stopping = true;
 	world_wake(s);
 	while (!s->stopped && zkl__session_wait(s, NULL, until)) {
@@ -935,6 +913,8 @@ int zkl_session_close(zkl_session *s, int64_t timeout_ms)
 	s->silent = true;
 	while (s->called)
 		zkl__session_wait(s, NULL, ZKL__NEVER);
+	while (s->first_event)
+		deliver(s); /* to nobody */
 	pthread_mutex_unlock(&s->mutex);
 	if (joined)
 		pthread_join(s->protocol_thread, NULL);
