@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <zklock/zklock.h>
 
 #include "node_data.h"
+#include "thread.h"
 
 #define PATH_SIZE (ZKL_PATH_MAX + ZKL__NAME_MAX + 2)
 
@@ -419,11 +419,10 @@ static void be_silent(const char *message)
 /* The client's threads inherit the mask: no signal of the application is for them. */
 static zhandle_t *open_handle(struct zkl__client *client)
 {
-	sigset_t   all, before;
+	sigset_t   before;
 	zhandle_t *handle;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	zkl__thread_block_signals(&before);
 	handle = zookeeper_init2(client->options.servers, on_session, (int)client->options.timeout_ms, NULL, client,
 	                         ZOO_NO_LOG_CLIENTENV, be_silent);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
