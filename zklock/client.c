@@ -27,11 +27,11 @@ struct operation {
 	struct zkl__uuid    uuid;
 	/* MAKE_PATH: replies that are missing, and one while it is being sent; errors of the first part that had one, of the
 	 * last part, and of sending. */
-	atomic_uint         parts;
-	int                 first_error, last_error, send_error;
-	zoo_op_t            check;       /* BARRIER, PROVE */
-	zoo_op_result_t     check_result;
-	char                path[PATH_SIZE];
+	atomic_uint     parts;
+	int             first_error, last_error, send_error;
+	zoo_op_t        check; /* BARRIER, PROVE */
+	zoo_op_result_t check_result;
+	char            path[PATH_SIZE];
 };
 
 struct zkl__client {
@@ -203,7 +203,8 @@ static void on_listed(int rc, const struct String_vector *names, const struct St
 
 	if (rc == ZOK) {
 		note_stat(op, stat);
-		zkl__queue_look(&op->mail.reply.queue, (const char *const *)names->data, (size_t)names->count, op->uuid);
+		zkl__queue_look(&op->mail.reply.queue, (const char *const *)names->data, (size_t)names->count,
+		                op->uuid);
 		/* Every create counts twice but for the children that are there (DataNode.copyStat). */
 		op->mail.reply.created = ((uint32_t)stat->cversion + (uint32_t)stat->numChildren) / 2;
 	}
@@ -241,9 +242,7 @@ static void finish_part(struct operation *op)
 {
 	if (atomic_fetch_sub(&op->parts, 1) > 1)
 		return;
-	finish(op, op->send_error                ? op->send_error
-	           : op->last_error == ZNONODE ? op->first_error
-	                                         : op->last_error);
+	finish(op, op->send_error ? op->send_error : op->last_error == ZNONODE ? op->first_error : op->last_error);
 }
 
 static void on_path_made(int rc, const char *path, const void *data)

@@ -15,7 +15,7 @@
 #define LOG_INFO_LEVEL  6
 
 static const struct zkl__party_type attempt_type;
-static void input(struct zkl__attempt *a, enum zkl__input_type type);
+static void                         input(struct zkl__attempt *a, enum zkl__input_type type);
 
 static void say(const struct zkl__attempt *a, int level, const char *id, const char *text, const char *subject)
 {
@@ -162,11 +162,15 @@ static bool lost(struct zkl__attempt *a)
 static void done(struct zkl__attempt *a, const struct zkl__action *action)
 {
 	if (action->error)
-		say(a, LOG_ERROR_LEVEL, "not-deleted", "a node of ours could not be deleted; it lives as long as the session",
-		    a->path);
+		say(a, LOG_ERROR_LEVEL, "not-deleted",
+		    "a node of ours could not be deleted; it lives as long as the session", a->path);
 	else if (a->token && !a->lost)
 		a->hub->counters.released++;
-	end(a, action->error ? action->error : a->lost ? ZKL_ELOST : 0, action->zk_code,
+	end(a,
+	    action->error ? action->error
+	    : a->lost     ? ZKL_ELOST
+	                  : 0,
+	    action->zk_code,
 	    action->error ? "has a node of ours that may not be deleted" : "was lost before it was released");
 	a->done = true;
 	zkl__hub_part(a->hub, &a->party);

@@ -30,7 +30,7 @@ struct zkl__handle {
 enum { ZKL__TELL_OF_WAITING = 1, ZKL__TELL_OF_GRANT = 2, ZKL__TELL_OF_LOSS = 4, ZKL__TELL_OF_END = 8 };
 
 struct zkl__attempt {
-	struct zkl__party     party; /* first */
+	struct zkl__party     party;   /* first */
 	struct zkl__attempt  *sibling; /* the next one of the handle */
 	struct zkl__hub      *hub;
 	struct zkl__handle   *handle; /* NULL: nobody listens any more */
@@ -46,8 +46,8 @@ struct zkl__attempt {
 	bool                 lost;     /* the grant was lost */
 	int                  code, zk_code;
 	const char          *text;
-	unsigned             events;        /* ZKL__TELL_OF_*, to be delivered */
-	bool                 told_granted;  /* the GRANTED event was delivered */
+	unsigned             events;       /* ZKL__TELL_OF_*, to be delivered */
+	bool                 told_granted; /* the GRANTED event was delivered */
 	bool                 suspended, told_suspended;
 	uint32_t             ahead;
 	bool                 queued; /* for the world: it is in its list of attempts with events */
@@ -65,8 +65,8 @@ struct zkl__delivery {
 };
 
 /* The path must have been checked. ZKL_ENOMEM, ZKL_EINVAL. */
-int  zkl__handle_init(struct zkl__handle *handle, struct zkl__hub *hub, const char *path, const zkl_options *options,
-                      unsigned contender_flags, zkl_error *reterr);
+int zkl__handle_init(struct zkl__handle *handle, struct zkl__hub *hub, const char *path, const zkl_options *options,
+                     unsigned contender_flags, zkl_error *reterr);
 /* Lets go of everything; what is left of attempts goes on without it. */
 void zkl__handle_clear(struct zkl__handle *handle);
 /* Only gives back its memory, in the child of a fork. */

@@ -23,8 +23,8 @@ struct zkl__attempt;
 
 /* The world. */
 struct zkl__port {
-	int64_t (*now_ns)(void *world);     /* CLOCK_BOOTTIME */
-	int64_t (*wall_ms)(void *world);    /* Unix time, for people only */
+	int64_t (*now_ns)(void *world);        /* CLOCK_BOOTTIME */
+	int64_t (*wall_ms)(void *world);       /* Unix time, for people only */
 	struct zkl__uuid (*uuid)(void *world); /* random */
 	/* Sends a request; its reply comes through zkl__hub_reply(), always later, and exactly once while the session lives. */
 	void (*send)(void *world, uint64_t party, const struct zkl__request *request);
@@ -81,10 +81,10 @@ struct zkl__counters {
 };
 
 struct zkl__hub {
-	const struct zkl__port  *port;
-	void                    *world;
+	const struct zkl__port   *port;
+	void                     *world;
 	struct zkl__lease_options lease_options;
-	struct zkl__identity     identity;
+	struct zkl__identity      identity;
 	int64_t                   op_ns, timeout_asked_ns; /* patience of a try; the session timeout asked for */
 
 	struct zkl__lease lease;
@@ -95,7 +95,7 @@ struct zkl__hub {
 	bool              closed;
 	int64_t           session_id, link_down_ns, beat_ns; /* beat_ns: when the newest heartbeat was sent */
 
-	struct zkl__party *first, *last; /* oldest first */
+	struct zkl__party   *first, *last; /* oldest first */
 	struct zkl__slot    *slots;
 	uint32_t             slot_count, free_slot;
 	unsigned             wanting; /* parties that want the lease */

@@ -122,10 +122,12 @@ static int release_and_wait(zkl_lock *lock, int64_t timeout_ms, zkl_error *reter
 	zkl__attempt_hold(attempt);
 	r = zkl__handle_release(&lock->handle);
 	if (r < 0)
-		zkl__error(reterr, r, 0, 0, "%s was lost before it was released: the work may not have been alone", path);
+		zkl__error(reterr, r, 0, 0, "%s was lost before it was released: the work may not have been alone",
+		           path);
 	if (timeout_ms != 0 && !await_done(lock->session, attempt, timeout_ms) && r == 0)
 		r = zkl__error(reterr, ZKL_ETIMEDOUT, 0, 0,
-		               "%s is released, but no server has confirmed it yet; the delete is retried", attempt->path);
+		               "%s is released, but no server has confirmed it yet; the delete is retried",
+		               attempt->path);
 	zkl__attempt_drop(attempt);
 	return r;
 }

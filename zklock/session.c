@@ -31,8 +31,8 @@
 #include "session_options.h"
 #include "thread.h"
 
-#define MS                 INT64_C(1000000)
-#define RETRY_NS           (500 * MS)
+#define MS       INT64_C(1000000)
+#define RETRY_NS (500 * MS)
 
 struct waiter {
 	pthread_cond_t       cond;
@@ -64,8 +64,8 @@ struct zkl_session {
 	bool      stopping; /* it shall end */
 	bool      stopped;  /* it has ended the session */
 
-	struct zkl__events   events;
-	struct waiter       *waiters;
+	struct zkl__events events;
+	struct waiter     *waiters;
 };
 
 /* ---- fork ---------------------------------------------------------------------------------------------------------------- */
@@ -366,8 +366,7 @@ static void empty_mailbox(zkl_session *s)
 	while (mail) {
 		struct zkl__mail   *next = mail->next;
 		enum zkl__mail_type type = mail->type;
-		bool                end = type == ZKL__MAIL_EXPIRED || type == ZKL__MAIL_AUTH_FAILED ||
-		           type == ZKL__MAIL_LOST;
+		bool end = type == ZKL__MAIL_EXPIRED || type == ZKL__MAIL_AUTH_FAILED || type == ZKL__MAIL_LOST;
 
 		if (!end)
 			hand_out(s, mail);

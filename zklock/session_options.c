@@ -15,15 +15,14 @@
 
 static int check_times(const zkl_session_options *o, zkl_error *reterr)
 {
-	int64_t                  timeout = o->timeout_ms ? o->timeout_ms : ZKL__DEFAULT_TIMEOUT_MS, least;
+	int64_t                   timeout = o->timeout_ms ? o->timeout_ms : ZKL__DEFAULT_TIMEOUT_MS, least;
 	struct zkl__lease_options lease = {o->margin_ms * MS, o->heartbeat_ms * MS, o->tick_ms * MS};
 
 	if (timeout < 100 || timeout > MOST_TIMEOUT_MS)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "timeout_ms is %" PRId64 ", possible are 100 to %" PRId64,
 		                  o->timeout_ms, MOST_TIMEOUT_MS);
-	if (o->op_ms < 0 || o->margin_ms < 0 || o->heartbeat_ms < 0 || o->tick_ms < 0 ||
-	    o->op_ms > MOST_TIMEOUT_MS || o->margin_ms > timeout || o->heartbeat_ms > timeout ||
-	    o->tick_ms > MOST_TIMEOUT_MS)
+	if (o->op_ms < 0 || o->margin_ms < 0 || o->heartbeat_ms < 0 || o->tick_ms < 0 || o->op_ms > MOST_TIMEOUT_MS ||
+	    o->margin_ms > timeout || o->heartbeat_ms > timeout || o->tick_ms > MOST_TIMEOUT_MS)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
 		                  "op_ms, margin_ms, heartbeat_ms and tick_ms must be 0 (the default) or positive, and "
 		                  "margin and heartbeat below timeout_ms");
@@ -52,7 +51,8 @@ int zkl__session_options_check(const zkl_session_options *o, struct zkl__servers
 		                  "zkl_session_options.size is %zu, not %zu: use ZKL_SESSION_OPTIONS_INIT", o->size,
 		                  sizeof *o);
 	if (o->flags & ~ZKL_MANUAL)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_session_options.flags has unknown bits: %#x", o->flags);
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_session_options.flags has unknown bits: %#x",
+		                  o->flags);
 	colon = o->auth ? strchr(o->auth, ':') : NULL;
 	if (o->auth && (!colon || strncmp(o->auth, "digest:", 7) != 0 || !strchr(colon + 1, ':')))
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "auth must have the form digest:user:password");
