@@ -440,7 +440,8 @@ static void on_make_path(struct zkl__contender *c, const struct zkl__reply *repl
 
 static void node_gone(struct zkl__contender *c, struct zkl__actions *out);
 
-static void on_watch(struct zkl__contender *c, const struct zkl__reply *reply, bool lease_live, struct zkl__actions *out)
+static void on_watch(struct zkl__contender *c, const struct zkl__reply *reply, bool lease_live,
+                     struct zkl__actions *out)
 {
 	bool own = reply->id == c->own_watch, predecessor = reply->id == c->predecessor_watch;
 
