@@ -427,8 +427,8 @@ static void options_that_are_accepted_give_the_lease_they_promise(void)
 		at -= o.heartbeat_ns;
 		/* The ring keeps one proof in T/24. */
 		if (zkl__lease_deadline(&lease) < at + ns(24) - (o.margin_ns ? o.margin_ns : ns(9)) - NS) {
-			FAIL("margin %" PRId64 " heartbeat %" PRId64 " tick %" PRId64 ": lease of %" PRId64, o.margin_ns,
-			     o.heartbeat_ns, o.tick_ns, zkl__lease_deadline(&lease) - at);
+			FAIL("margin %" PRId64 " heartbeat %" PRId64 " tick %" PRId64 ": lease of %" PRId64,
+			     o.margin_ns, o.heartbeat_ns, o.tick_ns, zkl__lease_deadline(&lease) - at);
 			return;
 		}
 	}
@@ -476,9 +476,9 @@ static void deadline_falls_only_with_the_timeout(void)
  * last report before it is all that the leader ever hears. */
 struct model {
 	uint64_t seed;
-	int64_t  tick, phase;      /* of the reports */
-	int64_t  late[400];        /* how late the leader asks for each */
-	int64_t  packets[400];     /* when the follower heard the client */
+	int64_t  tick, phase;  /* of the reports */
+	int64_t  late[400];    /* how late the leader asks for each */
+	int64_t  packets[400]; /* when the follower heard the client */
 	unsigned packet_count;
 	int64_t  now, stall_begin, stall_end;
 	int64_t  least_slack;
@@ -618,37 +618,37 @@ static void lease_ends_before_any_leader_can_give_the_session_up(void)
 int main(int argc, char **argv)
 {
 	static const struct check_test tests[] = {
-	        TEST(no_proof_is_no_lease),
-	        TEST(first_proof_of_an_idle_session_is_worth_three_eighths),
-	        TEST(time_runs_from_the_send_and_not_from_the_reply),
-	        TEST(flow_without_gaps_moves_the_deadline_on_before_the_first_pair),
-	        TEST(pair_is_worth_twenty_three_twenty_fourths_of_its_first),
-	        TEST(pair_needs_its_first_answered_seven_seconds_before_the_second_is_sent),
-	        TEST(tick_that_is_known_makes_pairs_of_nearer_proofs),
-	        TEST(tick_larger_than_the_session_can_have_is_taken_as_half_the_timeout),
-	        TEST(steady_state_is_five_eighths_after_the_newest_proof),
-	        TEST(margin_that_is_asked_for_shortens_the_lease),
-	        TEST(margin_never_becomes_smaller_than_the_least_when_the_servers_shorten_the_timeout),
-	        TEST(after_a_stall_only_pairs_count),
-	        TEST(gap_of_a_third_is_no_stall_and_more_is),
-	        TEST(stall_is_remembered_until_a_rest),
-	        TEST(after_a_rest_one_proof_counts_again),
-	        TEST(shorter_timeout_applies_to_old_proofs),
-	        TEST(new_session_has_neither_lease_nor_timeout),
-	        TEST(begin_may_take_the_options_that_the_lease_has),
-	        TEST(older_proof_that_is_answered_later_takes_nothing_away),
-	        TEST(burst_of_proofs_keeps_the_older_ones),
-	        TEST(two_proofs_sent_at_once_count_as_one),
-	        TEST(heartbeat_is_quick_until_the_first_pair),
-	        TEST(heartbeat_that_is_asked_for_is_kept),
-	        TEST(proofs_are_overdue_a_sixth_after_the_heartbeat_was_due),
-	        TEST(defaults_fit_every_timeout),
-	        TEST(margin_too_small_is_refused_with_the_least_one),
-	        TEST(heartbeat_and_margin_out_of_range_are_refused),
-	        TEST(options_that_are_accepted_give_the_lease_they_promise),
-	        TEST(deadline_falls_only_with_the_timeout),
-	        TEST(lease_ends_before_any_leader_can_give_the_session_up),
-	        {0}};
+		TEST(no_proof_is_no_lease),
+		TEST(first_proof_of_an_idle_session_is_worth_three_eighths),
+		TEST(time_runs_from_the_send_and_not_from_the_reply),
+		TEST(flow_without_gaps_moves_the_deadline_on_before_the_first_pair),
+		TEST(pair_is_worth_twenty_three_twenty_fourths_of_its_first),
+		TEST(pair_needs_its_first_answered_seven_seconds_before_the_second_is_sent),
+		TEST(tick_that_is_known_makes_pairs_of_nearer_proofs),
+		TEST(tick_larger_than_the_session_can_have_is_taken_as_half_the_timeout),
+		TEST(steady_state_is_five_eighths_after_the_newest_proof),
+		TEST(margin_that_is_asked_for_shortens_the_lease),
+		TEST(margin_never_becomes_smaller_than_the_least_when_the_servers_shorten_the_timeout),
+		TEST(after_a_stall_only_pairs_count),
+		TEST(gap_of_a_third_is_no_stall_and_more_is),
+		TEST(stall_is_remembered_until_a_rest),
+		TEST(after_a_rest_one_proof_counts_again),
+		TEST(shorter_timeout_applies_to_old_proofs),
+		TEST(new_session_has_neither_lease_nor_timeout),
+		TEST(begin_may_take_the_options_that_the_lease_has),
+		TEST(older_proof_that_is_answered_later_takes_nothing_away),
+		TEST(burst_of_proofs_keeps_the_older_ones),
+		TEST(two_proofs_sent_at_once_count_as_one),
+		TEST(heartbeat_is_quick_until_the_first_pair),
+		TEST(heartbeat_that_is_asked_for_is_kept),
+		TEST(proofs_are_overdue_a_sixth_after_the_heartbeat_was_due),
+		TEST(defaults_fit_every_timeout),
+		TEST(margin_too_small_is_refused_with_the_least_one),
+		TEST(heartbeat_and_margin_out_of_range_are_refused),
+		TEST(options_that_are_accepted_give_the_lease_they_promise),
+		TEST(deadline_falls_only_with_the_timeout),
+		TEST(lease_ends_before_any_leader_can_give_the_session_up),
+		{0}};
 
 	return check_main("lease", tests, argc, argv);
 }
