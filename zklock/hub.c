@@ -263,7 +263,7 @@ void zkl__hub_expired(struct zkl__hub *hub)
 	tell_all(hub, ZKL__HEAR_EXPIRED);
 	zkl__lease_begin(&hub->lease, &hub->lease_options);
 	publish(hub);
-	hub->suspended = false;
+	suspend(hub, false);
 }
 
 void zkl__hub_refuse(struct zkl__hub *hub, int code)
