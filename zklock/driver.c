@@ -485,9 +485,8 @@ static int64_t lease_ms(const struct zkl__attempt *a)
 static bool deliver_grant(struct zkl__attempt *a, struct zkl__delivery *ret)
 {
 	a->events &= ~(unsigned)ZKL__TELL_OF_GRANT;
-	if (!a->accepted && !zkl__attempt_accept(a))
-		return false;
-	if (zkl__handle_check(a->handle, a->token) <= 0)
+	/* One look only: once accepted, the owner must be told. */
+	if (a->accepted ? zkl__handle_check(a->handle, a->token) <= 0 : !zkl__attempt_accept(a))
 		return false;
 	a->told_granted = true;
 	fill(a, ret, ZKL_EV_GRANTED);
