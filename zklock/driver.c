@@ -149,8 +149,7 @@ static bool lost(struct zkl__attempt *a)
 	}
 	a->events &= ~(unsigned)ZKL__TELL_OF_GRANT;
 	if (a->accepted) {
-		if (a->told_granted)
-			a->events |= ZKL__TELL_OF_LOSS;
+		a->events |= ZKL__TELL_OF_LOSS;
 		return false;
 	}
 	if (a->handle)
@@ -459,7 +458,7 @@ static void fill(const struct zkl__attempt *a, struct zkl__delivery *ret, zkl_ev
 	ret->on_event = a->handle->on_event;
 	ret->user = a->handle->user;
 	ret->event.type = type;
-	if (a->token && a->told_granted) {
+	if (a->token && a->accepted) {
 		zkl__attempt_grant(a, &ret->grant);
 		ret->event.grant = &ret->grant;
 	}
