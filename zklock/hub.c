@@ -235,6 +235,8 @@ void zkl__hub_link_up(struct zkl__hub *hub, int64_t session_id, int64_t timeout_
 	hub->session_id = session_id;
 	zkl__lease_set_timeout(&hub->lease, timeout_ns);
 	publish(hub);
+	/* A shorter timeout has moved the deadline: look at it in time. */
+	zkl__hub_alarm(hub, atomic_load(&hub->deadline_ns) - hub->stop_max_ns);
 	/* The handshake was heard by the leader: after a short break the gap before the next proof is as short as that. */
 	if (hub->link_down_ns && now - hub->link_down_ns <= timeout_ns / 3)
 		zkl__lease_rest(&hub->lease);
