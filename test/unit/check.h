@@ -61,8 +61,8 @@ static inline bool check_str(const char *actual, const char *expected, const cha
 {
 	char text[1200];
 
-	snprintf(text, sizeof text, "%s\n       is: \"%s\"\n      not: \"%s\"", what, actual ? actual : "(null)",
-	         expected);
+	snprintf(text, sizeof text, "%.150s\n       is: \"%.500s\"\n      not: \"%.500s\"", what,
+	         actual ? actual : "(null)", expected);
 	return check_that(actual && strcmp(actual, expected) == 0, text, file, line);
 }
 
