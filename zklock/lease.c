@@ -61,6 +61,7 @@ void zkl__lease_begin(struct zkl__lease *lease, const struct zkl__lease_options 
 void zkl__lease_set_timeout(struct zkl__lease *lease, int64_t timeout_ns)
 {
 	lease->timeout_ns = lease->timeout_ns ? min(lease->timeout_ns, timeout_ns) : timeout_ns;
+	lease->slow_pings = timeout_ns > lease->timeout_ns;
 }
 
 /* The newest proof that was answered early enough before n was sent; 0: none. */
@@ -91,7 +92,7 @@ void zkl__lease_add_proof(struct zkl__lease *lease, int64_t sent_ns, int64_t rep
 		return;
 	lease->pair_ns = max(lease->pair_ns, find_pair(lease, sent_ns));
 	note_gap(lease, sent_ns);
-	if (!lease->flow_ns || sent_ns - lease->flow_ns >= report_delay(&lease->options, t))
+	if (!lease->slow_pings && (!lease->flow_ns || sent_ns - lease->flow_ns >= report_delay(&lease->options, t)))
 		lease->single_ns = sent_ns;
 	lease->newest_ns = sent_ns;
 	lease->heard_ns = max(lease->heard_ns, sent_ns);

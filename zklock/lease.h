@@ -42,6 +42,7 @@ struct zkl__lease {
 	int64_t                   heard_ns;   /* when something was last sent that is known of; a gap runs from here */
 	int64_t                   flow_ns;    /* end of the newest gap; 0: there was none */
 	bool                      idle;       /* no heartbeats flow: the client's own pings bound the gap */
+	bool                      slow_pings; /* they come by a T that is longer than the least */
 	struct zkl__proof         proofs[ZKL__LEASE_PROOFS];
 	unsigned                  count; /* of proofs ever kept; the ring's index */
 };
