@@ -1054,7 +1054,7 @@ static void turn_without_a_lease_is_granted_with_the_proof(void)
 {
 	begin();
 	start(a, ZKL_FOREVER);
-	w.now += 8500 * MS; /* the create takes so long that its proof is hardly worth anything */
+	w.now += 8000 * MS; /* the create takes so long that its proof is hardly worth anything */
 	answer("create ok ours#5");
 	answer("list #5");
 	told("");
