@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _GNU_SOURCE
 
 /* zklock-run: runs a command while holding a lock, never longer.
  *
