@@ -92,7 +92,7 @@ static void on_granted(struct zkl__front *front, const zkl_event *event)
 
 static const char *text_of(const zkl_event *event)
 {
-	return event->error != NULL && event->error->message[0] != '\0' ? event->error->message : zkl_strerror(event->code);
+	return event->error != NULL ? event->error->message : zkl_strerror(event->code);
 }
 
 static void on_ended(struct zkl__front *front, const zkl_event *event)
@@ -105,7 +105,7 @@ static void on_ended(struct zkl__front *front, const zkl_event *event)
 	if (event->code == ZKL_EBUSY || event->code == ZKL_ETIMEDOUT)
 		front->ask_holder = event->code == ZKL_EBUSY;
 	else
-		BECAUSE(front, "%s: %s", front->options->path, text_of(event));
+		BECAUSE(front, "%s", text_of(event));
 	step(front, ZKL__ON_ENDED, event->code);
 }
 
@@ -213,7 +213,7 @@ static void attempt(struct zkl__front *front)
 	const int rc = zkl_lock_start(front->lock, wait_left_ms(front), &error);
 
 	if (rc < 0) {
-		BECAUSE(front, "%s: %s", front->options->path, error.message);
+		BECAUSE(front, "%s", error.message);
 		step(front, ZKL__ON_ENDED, rc);
 	}
 }
