@@ -13,8 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long the end waits for the servers' word: with a grant to give back, and with a place in the queue. */
+/* How long the end waits for the servers' word, should they not give it: with a lock to give back, when told to end while
+ * waiting, and when -w or the connect timeout is over, which must not be exceeded by much. */
 #define RELEASE_MS 2000
+#define LEAVE_MS   1000
 #define GIVE_UP_MS 200
 
 /* Rounds of killing, and when it is time to say that they do not help. */
@@ -51,12 +53,12 @@ static bool lease_lives(struct zkl__front *front)
 }
 
 /* The grant is over for good. The warden may have a later moment in mind. */
-static void lose(struct zkl__front *front, const char *reason)
+static void lose(struct zkl__front *front)
 {
 	if (front->told_lost)
 		return;
 	front->told_lost = true;
-	BECAUSE(front, "lock %s lost, command ended: %s", front->options->path, reason);
+	BECAUSE(front, "lock %s lost, command ended", front->options->path);
 	zkl__deadline_end(&front->child.shared->deadline, zkl__alarm_now());
 	zkl__child_look(&front->child);
 	step(front, ZKL__ON_LOST, 0);
@@ -65,7 +67,7 @@ static void lose(struct zkl__front *front, const char *reason)
 static void look_at_lease(struct zkl__front *front)
 {
 	if (front->granted && !front->told_lost && !lease_lives(front))
-		lose(front, "no proof of the session in time");
+		lose(front);
 }
 
 static void feed(struct zkl__front *front, enum zkl__supervisor_event_type type, int value)
@@ -98,7 +100,7 @@ static const char *text_of(const zkl_event *event)
 static void on_ended(struct zkl__front *front, const zkl_event *event)
 {
 	if (front->granted) {
-		lose(front, text_of(event));
+		lose(front);
 		return;
 	}
 	/* A busy lock is no failure: it is told by the status alone. */
@@ -122,7 +124,7 @@ static void on_lock_event(const zkl_event *event, void *user)
 		on_granted(front, event);
 		break;
 	case ZKL_EV_LOST:
-		lose(front, text_of(event));
+		lose(front);
 		break;
 	case ZKL_EV_ENDED:
 		on_ended(front, event);
@@ -487,9 +489,16 @@ int zkl__front_open(struct zkl__front *front)
 	return zkl__supervisor_status_of(&front->supervisor, rc);
 }
 
+static int64_t patience_ms(const struct zkl__front *front)
+{
+	if (front->granted)
+		return RELEASE_MS;
+	return front->supervisor.exit.signal != 0 ? LEAVE_MS : GIVE_UP_MS;
+}
+
 void zkl__front_close(struct zkl__front *front)
 {
-	const int rc = zkl_session_close(front->session, front->granted ? RELEASE_MS : front->reached ? GIVE_UP_MS : 0);
+	const int rc = zkl_session_close(front->session, patience_ms(front));
 
 	zkl_lock_free(front->lock);
 	if (rc == ZKL_ETIMEDOUT && front->granted && !front->options->quiet)
