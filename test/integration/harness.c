@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -411,6 +410,66 @@ zkl_lock *lock_new(zkl_session *s, const char *path, recorder *r)
 	}
 	EXPECT_RC(zkl_lock_new(s, path, &options, &lock, NULL), ZKL_OK);
 	return lock;
+}
+
+/* ---- acquiring in another thread ---- */
+
+static void *acquire(void *arg)
+{
+	acquirer *a = arg;
+	int64_t   start_ms = now_ms();
+	a->rc = zkl_lock_acquire(a->lock, a->timeout_ms, &a->grant, &a->error);
+	a->took_ms = now_ms() - start_ms;
+	atomic_store(&a->done, true);
+	return NULL;
+}
+
+void acquirer_start(acquirer *a, zkl_lock *lock, int64_t timeout_ms)
+{
+	*a = (acquirer){.lock = lock, .timeout_ms = timeout_ms};
+	CU_ASSERT_FATAL(pthread_create(&a->thread, NULL, acquire, a) == 0);
+}
+
+int acquirer_join(acquirer *a)
+{
+	pthread_join(a->thread, NULL);
+	return a->rc;
+}
+
+/* ---- asking all the time ---- */
+
+static void *probe(void *arg)
+{
+	prober *p = arg;
+	while (!atomic_load(&p->stop)) {
+		int64_t before_ns = now_ns();
+		if (zkl_lock_check(p->lock, p->token) > 0) {
+			atomic_store(&p->last_yes_ns, before_ns);
+			if (atomic_load(&p->first_no_ns) != 0)
+				atomic_fetch_add(&p->yes_after_no, 1);
+		} else if (atomic_load(&p->first_no_ns) == 0) {
+			atomic_store(&p->first_no_ns, now_ns());
+		}
+		nanosleep(&(struct timespec){0, 200000}, NULL); /* the machine has other tests to run */
+	}
+	return NULL;
+}
+
+void prober_start(prober *p, zkl_lock *lock, uint64_t token)
+{
+	p->lock = lock;
+	p->token = token;
+	atomic_store(&p->stop, false);
+	atomic_store(&p->last_yes_ns, 0);
+	atomic_store(&p->first_no_ns, 0);
+	atomic_store(&p->yes_after_no, 0);
+	CU_ASSERT_FATAL(pthread_create(&p->thread, NULL, probe, p) == 0);
+}
+
+void prober_stop(prober *p)
+{
+	atomic_store(&p->stop, true);
+	pthread_join(p->thread, NULL);
 }
 
 /* ---- servers ---- */

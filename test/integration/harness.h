@@ -25,6 +25,7 @@
 
 #include <CUnit/CUnit.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <zklock/lock.h>
@@ -60,9 +61,9 @@ int64_t                   tick_ms(void);
 int64_t                   sync_limit(void);
 int                       rounds(int in_short_runs, int in_long_runs);
 
-/* A path that no other test uses, also in other processes; "" or a suffix goes behind it. It is removed after the test. */
+/* A path that no other test uses, also in other processes. It is removed after the test, with what is below it. */
 typedef struct lock_path {
-	char text[ZKL_PATH_MAX + 1];
+	char text[128];
 } lock_path;
 lock_path new_path(void);
 
@@ -162,7 +163,8 @@ typedef struct recorder {
 	size_t          count, size;
 	int             state; /* the last event's type; 0: between two attempts */
 	void (*then)(const zkl_event *ev, struct recorder *r); /* called with each event, after it was noted */
-	void *user;
+	void      *user;
+	atomic_int flag;
 } recorder;
 
 #define RECORDER(title)                                                                                                \
@@ -180,6 +182,36 @@ void recorder_print(recorder *r);
 
 /* A lock whose events are recorded. */
 zkl_lock *lock_new(zkl_session *s, const char *path, recorder *r);
+
+/* ---- acquiring in another thread ---- */
+
+typedef struct acquirer {
+	pthread_t   thread;
+	zkl_lock   *lock;
+	int64_t     timeout_ms, took_ms;
+	atomic_bool done;
+	int         rc; /* this and the rest once it is done */
+	zkl_grant   grant;
+	zkl_error   error;
+} acquirer;
+
+void acquirer_start(acquirer *a, zkl_lock *lock, int64_t timeout_ms);
+int  acquirer_join(acquirer *a); /* what acquire() returned */
+
+/* ---- asking all the time ---- */
+
+/* A thread that asks zkl_lock_check() over and over. A yes is stamped with the moment before the call. */
+typedef struct prober {
+	pthread_t    thread;
+	zkl_lock    *lock;
+	uint64_t     token;
+	atomic_bool  stop;
+	atomic_llong last_yes_ns, first_no_ns; /* 0: none */
+	atomic_int   yes_after_no;
+} prober;
+
+void prober_start(prober *p, zkl_lock *lock, uint64_t token);
+void prober_stop(prober *p);
 
 /* ---- servers ---- */
 
