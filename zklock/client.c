@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define THREADED /* the multi-threaded client's prototypes */
+#include "client.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zookeeper/zookeeper.h>
+
+#include <zklock/zklock.h>
+
+#include "node_data.h"
+
+#define PATH_SIZE (ZKL_PATH_MAX + ZKL__NAME_MAX + 2)
+
+_Static_assert(sizeof(void *) >= sizeof(uint64_t), "a party's number is the context of a watch");
+
+/* One request under way. Its mail is its reply, so that a callback needs no memory. */
+struct operation {
+	struct zkl__mail    mail; /* first */
+	struct operation   *previous, *next;
+	struct zkl__client *client;
+	struct zkl__uuid    uuid;
+	/* MAKE_PATH: replies that are missing, and one while it is being sent; errors of the first part that had one, of the
+	 * last part, and of sending. */
+	atomic_uint         parts;
+	int                 first_error, last_error, send_error;
+	zoo_op_t            check;       /* BARRIER, PROVE */
+	zoo_op_result_t     check_result;
+	char                path[PATH_SIZE];
+};
+
+struct zkl__client {
+	struct zkl__client_options options;
+	zhandle_t                 *handle;
+	pthread_mutex_t            mutex; /* of all below */
+	struct zkl__mail          *first, **last;
+	struct operation          *operations;
+	atomic_bool                mail_lost;
+};
+
+/* ---- mailbox ---------------------------------------------------------------------------------------------------------- */
+
+static void post(struct zkl__client *client, struct zkl__mail *mail)
+{
+	pthread_mutex_lock(&client->mutex);
+	mail->next = NULL;
+	*client->last = mail;
+	client->last = &mail->next;
+	pthread_mutex_unlock(&client->mutex);
+	client->options.wake(client->options.wake_arg);
+}
+
+static struct zkl__mail *new_mail(struct zkl__client *client, enum zkl__mail_type type)
+{
+	struct zkl__mail *mail = calloc(1, sizeof *mail);
+
+	if (mail)
+		mail->type = type;
+	else
+		atomic_store(&client->mail_lost, true);
+	return mail;
+}
+
+struct zkl__mail *zkl__client_take(struct zkl__client *client)
+{
+	struct zkl__mail *mail;
+
+	pthread_mutex_lock(&client->mutex);
+	mail = client->first;
+	client->first = NULL;
+	client->last = &client->first;
+	pthread_mutex_unlock(&client->mutex);
+	if (!mail && atomic_exchange(&client->mail_lost, false))
+		return new_mail(client, ZKL__MAIL_LOST);
+	return mail;
+}
+
+void zkl__mail_free(struct zkl__mail *mail)
+{
+	free((void *)mail->reply.data);
+	free(mail);
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------------------- */
+
+static enum zkl__result result_of(int rc)
+{
+	switch (rc) {
+	case ZOK:
+		return ZKL__DONE;
+	case ZNONODE:
+		return ZKL__NO_NODE;
+	case ZNODEEXISTS:
+		return ZKL__EXISTS;
+	case ZNOAUTH:
+		return ZKL__DENIED;
+	case ZRUNTIMEINCONSISTENCY:
+	case ZCONNECTIONLOSS:
+	case ZMARSHALLINGERROR:
+	case ZOPERATIONTIMEOUT:
+	case ZINVALIDSTATE:
+	case ZSESSIONEXPIRED:
+	case ZAUTHFAILED:
+	case ZCLOSING:
+	case ZSESSIONMOVED:
+		return ZKL__UNKNOWN;
+	default:
+		return ZKL__REFUSED;
+	}
+}
+
+static struct operation *new_operation(struct zkl__client *client, uint64_t party, const struct zkl__request *request)
+{
+	struct operation *op = calloc(1, sizeof *op);
+
+	if (!op)
+		return NULL;
+	op->client = client;
+	op->uuid = request->uuid;
+	op->mail.type = ZKL__MAIL_REPLY;
+	op->mail.party = party;
+	op->mail.reply.op = request->op;
+	op->mail.reply.id = request->id;
+	op->mail.reply.queue.own_sequence = -1;
+	if (request->name)
+		snprintf(op->mail.reply.name, sizeof op->mail.reply.name, "%s", request->name);
+	snprintf(op->path, sizeof op->path, "%s%s%s%s", client->options.chroot, request->directory,
+	         request->name ? "/" : "", request->name ? request->name : "");
+	pthread_mutex_lock(&client->mutex);
+	op->next = client->operations;
+	if (op->next)
+		op->next->previous = op;
+	client->operations = op;
+	pthread_mutex_unlock(&client->mutex);
+	op->mail.reply.sent_ns = client->options.now_ns();
+	return op;
+}
+
+static void finish(struct operation *op, int rc)
+{
+	struct zkl__client *client = op->client;
+
+	op->mail.reply.replied_ns = client->options.now_ns();
+	op->mail.reply.zk_code = rc;
+	op->mail.reply.result = result_of(rc);
+	pthread_mutex_lock(&client->mutex);
+	*(op->previous ? &op->previous->next : &client->operations) = op->next;
+	if (op->next)
+		op->next->previous = op->previous;
+	pthread_mutex_unlock(&client->mutex);
+	post(client, &op->mail);
+}
+
+static void note_stat(struct operation *op, const struct Stat *stat)
+{
+	op->mail.reply.czxid = stat->czxid;
+	op->mail.reply.owner = stat->ephemeralOwner;
+	op->mail.reply.born_ms = stat->ctime;
+}
+
+/* ---- completions: on a thread of the client ------------------------------------------------------------------------------ */
+
+static void on_void(int rc, const void *data)
+{
+	finish((struct operation *)data, rc);
+}
+
+static void on_stat(int rc, const struct Stat *stat, const void *data)
+{
+	if (rc == ZOK)
+		note_stat((struct operation *)data, stat);
+	finish((struct operation *)data, rc);
+}
+
+static void on_string(int rc, const char *string, const void *data)
+{
+	(void)string;
+	finish((struct operation *)data, rc);
+}
+
+static void on_created(int rc, const char *path, const struct Stat *stat, const void *data)
+{
+	struct operation *op = (struct operation *)data;
+
+	if (rc == ZOK) {
+		const char *slash = strrchr(path, '/');
+
+		note_stat(op, stat);
+		snprintf(op->mail.reply.name, sizeof op->mail.reply.name, "%s", slash ? slash + 1 : path);
+	}
+	finish(op, rc);
+}
+
+/* A long list is looked at here and not kept. */
+static void on_listed(int rc, const struct String_vector *names, const struct Stat *stat, const void *data)
+{
+	struct operation *op = (struct operation *)data;
+
+	if (rc == ZOK) {
+		note_stat(op, stat);
+		zkl__queue_look(&op->mail.reply.queue, (const char *const *)names->data, (size_t)names->count, op->uuid);
+		/* Every create counts twice but for the children that are there (DataNode.copyStat). */
+		op->mail.reply.created = ((uint32_t)stat->cversion + (uint32_t)stat->numChildren) / 2;
+	}
+	finish(op, rc);
+}
+
+static void on_children(int rc, const struct String_vector *names, const void *data)
+{
+	(void)names;
+	finish((struct operation *)data, rc);
+}
+
+static void on_data(int rc, const char *value, int length, const struct Stat *stat, const void *data)
+{
+	struct operation *op = (struct operation *)data;
+	size_t            size = value && length > 0 ? (size_t)length : 0;
+
+	if (rc == ZOK) {
+		note_stat(op, stat);
+		op->mail.reply.marked = zkl__node_data_is_marked(value, size);
+	}
+	if (rc == ZOK && op->mail.reply.op == ZKL__READ && size) {
+		char *copy = malloc(size);
+
+		op->mail.reply.data = copy;
+		op->mail.reply.data_len = copy ? size : 0;
+		if (copy)
+			memcpy(copy, value, size);
+	}
+	finish(op, rc);
+}
+
+/* The path's own reply tells, but where it lacks its parent: then the first error does. */
+static void finish_part(struct operation *op)
+{
+	if (atomic_fetch_sub(&op->parts, 1) > 1)
+		return;
+	finish(op, op->send_error                ? op->send_error
+	           : op->last_error == ZNONODE ? op->first_error
+	                                         : op->last_error);
+}
+
+static void on_path_made(int rc, const char *path, const void *data)
+{
+	struct operation *op = (struct operation *)data;
+
+	(void)path;
+	op->last_error = rc;
+	if (rc != ZOK && rc != ZNODEEXISTS && op->first_error == ZOK)
+		op->first_error = rc;
+	finish_part(op);
+}
+
+static void on_auth(int rc, const void *data)
+{
+	(void)rc; /* a refusal comes as the session's state */
+	(void)data;
+}
+
+/* ---- watches ------------------------------------------------------------------------------------------------------------- */
+
+static void on_watch(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+	struct zkl__client *client = (struct zkl__client *)zoo_get_context(handle);
+	const char         *slash = path ? strrchr(path, '/') : NULL;
+	struct zkl__mail   *mail;
+
+	(void)state;
+	/* Each watch hears of the session, too, and stays. */
+	if (!slash || (type != ZOO_DELETED_EVENT && type != ZOO_CHANGED_EVENT))
+		return;
+	mail = new_mail(client, type == ZOO_DELETED_EVENT ? ZKL__MAIL_GONE : ZKL__MAIL_CHANGED);
+	if (!mail)
+		return;
+	mail->party = (uint64_t)(uintptr_t)context;
+	snprintf(mail->reply.name, sizeof mail->reply.name, "%s", slash + 1);
+	post(client, mail);
+}
+
+static void on_session(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+	struct zkl__client *client = context;
+	struct zkl__mail   *mail;
+
+	(void)path;
+	if (type != ZOO_SESSION_EVENT)
+		return;
+	mail = new_mail(client, state == ZOO_CONNECTED_STATE         ? ZKL__MAIL_CONNECTED
+	                        : state == ZOO_EXPIRED_SESSION_STATE ? ZKL__MAIL_EXPIRED
+	                        : state == ZOO_AUTH_FAILED_STATE     ? ZKL__MAIL_AUTH_FAILED
+	                                                             : ZKL__MAIL_DISCONNECTED);
+	if (!mail)
+		return;
+	mail->session_id = zoo_client_id(handle)->client_id;
+	mail->timeout_ns = (int64_t)zoo_recv_timeout(handle) * 1000000;
+	post(client, mail);
+}
+
+/* ---- requests ------------------------------------------------------------------------------------------------------------ */
+
+static const struct ACL_vector *acl(const struct zkl__client *client)
+{
+	return client->options.auth ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
+}
+
+static int send_create(struct zkl__client *client, struct operation *op, const struct zkl__request *request)
+{
+	char   prefix[ZKL__NAME_MAX];
+	size_t length = strlen(op->path);
+
+	zkl__queue_prefix(request->uuid, prefix);
+	snprintf(op->path + length, sizeof op->path - length, "/%s", prefix);
+	return zoo_acreate2(client->handle, op->path, request->data, (int)request->data_len, acl(client),
+	                    ZOO_EPHEMERAL | ZOO_SEQUENCE, on_created, op);
+}
+
+/* A multi of one check goes through the quorum and changes nothing. Of two or more the client frees garbage when the session
+ * has just expired; of one it does not. */
+static int send_check(struct zkl__client *client, struct operation *op)
+{
+	if (zoo_state(client->handle) != ZOO_CONNECTED_STATE)
+		return ZINVALIDSTATE;
+	zoo_check_op_init(&op->check, op->path, -1);
+	return zoo_amulti(client->handle, 1, &op->check, &op->check_result, on_void, op);
+}
+
+/* All parts below the chroot at once, in order. A parent that exists is no error, and neither is one that we may not create
+ * as long as it exists. */
+static void send_make_path(struct zkl__client *client, struct operation *op)
+{
+	char *end = op->path + strlen(client->options.chroot);
+	bool  more = true;
+
+	atomic_init(&op->parts, 1);
+	while (more && op->send_error == ZOK) {
+		char *slash = strchr(end + 1, '/');
+
+		more = slash;
+		end = slash ? slash : end + strlen(end);
+		*end = 0;
+		atomic_fetch_add(&op->parts, 1);
+		op->send_error = zoo_acreate(client->handle, op->path, NULL, -1, acl(client), ZOO_PERSISTENT,
+		                             on_path_made, op);
+		if (op->send_error != ZOK)
+			atomic_fetch_sub(&op->parts, 1);
+		if (more)
+			*end = '/';
+	}
+	finish_part(op);
+}
+
+static int send_operation(struct zkl__client *client, struct operation *op, const struct zkl__request *request)
+{
+	zhandle_t *handle = client->handle;
+	void      *party = (void *)(uintptr_t)op->mail.party;
+
+	switch (request->op) {
+	case ZKL__CREATE:
+		return send_create(client, op, request);
+	case ZKL__LIST:
+		return zoo_aget_children2(handle, op->path, 0, on_listed, op);
+	case ZKL__MAKE_PATH:
+		send_make_path(client, op);
+		return ZOK;
+	case ZKL__SYNC:
+		return zoo_async(handle, op->path, on_string, op);
+	case ZKL__PROVE:
+#ifdef ZKL__READ_IS_PROOF /* only to show that a test finds it */
+		return zoo_aexists(handle, op->path, 0, on_stat, op);
+#endif
+	case ZKL__BARRIER:
+		return send_check(client, op);
+	case ZKL__FIND:
+		return zoo_aexists(handle, op->path, 0, on_stat, op);
+	case ZKL__WATCH:
+		return zoo_awget_children(handle, op->path, on_watch, party, on_children, op);
+	case ZKL__WATCH_MARK:
+		return zoo_awget(handle, op->path, on_watch, party, on_data, op);
+	case ZKL__MARK:
+		return zoo_aset(handle, op->path, request->data, (int)request->data_len, -1, on_stat, op);
+	case ZKL__DELETE:
+		return zoo_adelete(handle, op->path, -1, on_void, op);
+	case ZKL__READ:
+		return zoo_aget(handle, op->path, 0, on_data, op);
+	}
+	return ZUNIMPLEMENTED;
+}
+
+void zkl__client_send(struct zkl__client *client, uint64_t party, const struct zkl__request *request)
+{
+	struct operation *op = new_operation(client, party, request);
+	int               rc;
+
+	if (!op) {
+		atomic_store(&client->mail_lost, true);
+		client->options.wake(client->options.wake_arg);
+		return;
+	}
+	rc = send_operation(client, op, request);
+	if (rc == ZOK)
+		return;
+	/* Never sent. The client's memory ran out, or the session is over; then its end is in the mail already. */
+	finish(op, rc == ZMARSHALLINGERROR ? ZSYSTEMERROR : rc);
+}
+
+/* ---- life ---------------------------------------------------------------------------------------------------------------- */
+
+static void be_silent(const char *message)
+{
+	(void)message;
+}
+
+/* The client's threads inherit the mask: no signal of the application is for them. */
+static zhandle_t *open_handle(struct zkl__client *client)
+{
+	sigset_t   all, before;
+	zhandle_t *handle;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	handle = zookeeper_init2(client->options.servers, on_session, (int)client->options.timeout_ms, NULL, client,
+	                         ZOO_NO_LOG_CLIENTENV, be_silent);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return handle;
+}
+
+static int add_auth(zhandle_t *handle, const char *auth)
+{
+	const char *colon = strchr(auth, ':');
+	char        scheme[32];
+
+	snprintf(scheme, sizeof scheme, "%.*s", (int)(colon - auth), auth);
+	return zoo_add_auth(handle, scheme, colon + 1, (int)strlen(colon + 1), on_auth, NULL);
+}
+
+struct zkl__client *zkl__client_new(const struct zkl__client_options *options)
+{
+	struct zkl__client *client = calloc(1, sizeof *client);
+
+	if (!client)
+		return NULL;
+	client->options = *options;
+	client->last = &client->first;
+	pthread_mutex_init(&client->mutex, NULL);
+	client->handle = open_handle(client);
+	if (!client->handle) {
+		int error = errno;
+
+		pthread_mutex_destroy(&client->mutex);
+		free(client);
+		errno = error;
+		return NULL;
+	}
+	/* The addresses are numeric: never look names up on the thread that sends pings. */
+	zoo_set_servers_resolution_delay(client->handle, -1);
+	if (options->auth)
+		add_auth(client->handle, options->auth);
+	return client;
+}
+
+struct zkl__mail *zkl__client_free(struct zkl__client *client)
+{
+	struct zkl__mail *left;
+
+	zookeeper_close(client->handle);
+	/* Closing loses completions (ZOOKEEPER-3868). */
+	while (client->operations)
+		finish(client->operations, ZCLOSING);
+	left = client->first;
+	pthread_mutex_destroy(&client->mutex);
+	free(client);
+	return left;
+}

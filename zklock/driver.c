@@ -1,0 +1,634 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "driver.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+#define MS              INT64_C(1000000)
+#define SETTLE_NS       MS
+#define LOG_ERROR_LEVEL 3
+#define LOG_WARN_LEVEL  4
+#define LOG_INFO_LEVEL  6
+
+static void on_reply(struct zkl__party *party, const struct zkl__reply *reply);
+static void on_watch(struct zkl__party *party, bool gone, const char *name);
+static void step(struct zkl__attempt *a, struct zkl__input *input);
+
+static void say(const struct zkl__attempt *a, int level, const char *id, const char *text, const char *subject)
+{
+	a->hub->port->log(a->hub->world, level, id, text, subject);
+}
+
+/* ---- life of an attempt ---------------------------------------------------------------------------------------------- */
+
+void zkl__attempt_hold(struct zkl__attempt *a)
+{
+	a->references++;
+}
+
+static void unlink_attempt(struct zkl__attempt *a)
+{
+	struct zkl__hub *hub = a->hub;
+
+	*(a->previous ? &a->previous->next : &hub->first) = a->next;
+	*(a->next ? &a->next->previous : &hub->last) = a->previous;
+}
+
+void zkl__attempt_drop(struct zkl__attempt *a)
+{
+	if (--a->references)
+		return;
+	unlink_attempt(a);
+	free(a);
+}
+
+static struct zkl__attempt *new_attempt(struct zkl__handle *handle, unsigned flags)
+{
+	struct zkl__hub     *hub = handle->hub;
+	size_t               length = strlen(handle->path) + 1;
+	struct zkl__attempt *a = calloc(1, sizeof *a + length);
+
+	if (!a)
+		return NULL;
+	memcpy(a->path, handle->path, length);
+	a->party.on_reply = on_reply;
+	a->party.on_watch = on_watch;
+	if (zkl__hub_join(hub, &a->party) < 0) {
+		free(a);
+		return NULL;
+	}
+	zkl__contender_init(&a->contender, flags);
+	a->contender.link = hub->link;
+	a->contender.session_id = hub->session_id;
+	a->hub = hub;
+	a->handle = handle;
+	a->give_up_ns = a->settle_ns = ZKL__NEVER;
+	a->stop_ns = handle->stop_ns;
+	a->since_ms = hub->port->wall_ms(hub->world);
+	a->previous = hub->last;
+	*(hub->last ? &hub->last->next : &hub->first) = a;
+	hub->last = a;
+	return a;
+}
+
+/* The owner is through with it; its events may still be on their way. */
+static void let_go(struct zkl__attempt *a)
+{
+	if (a->handle && a->handle->attempt == a) {
+		a->handle->attempt = NULL;
+		zkl__attempt_drop(a);
+	}
+}
+
+static void ready(struct zkl__attempt *a)
+{
+	a->hub->port->ready(a->hub->world, a);
+}
+
+static void end(struct zkl__attempt *a, int code, int zk_code, const char *text)
+{
+	if (a->over)
+		return;
+	a->over = true;
+	a->code = code;
+	a->zk_code = zk_code;
+	a->text = text;
+	a->events |= ZKL__TELL_OF_END;
+	if (!a->told_granted)
+		a->events &= ~(unsigned)ZKL__TELL_OF_GRANT;
+}
+
+/* ---- actions of the contender ----------------------------------------------------------------------------------------- */
+
+static void send(struct zkl__attempt *a, struct zkl__request *request)
+{
+	char                      data[ZKL__NODE_HEAD_MAX + ZKL_DATA_MAX];
+	const struct zkl__handle *h = a->handle;
+
+	request->directory = a->path;
+	if (request->op == ZKL__CREATE || request->op == ZKL__MARK) {
+		request->data = data;
+		request->data_len = zkl__node_data_print(data, sizeof data, &a->hub->identity, a->since_ms,
+		                                         request->op == ZKL__MARK, h ? h->data : NULL,
+		                                         h ? h->data_len : 0);
+	}
+	zkl__hub_send(a->hub, &a->party, request);
+}
+
+static void granted(struct zkl__attempt *a)
+{
+	const struct zkl__contender *c = &a->contender;
+
+	a->token = zkl__contender_token(c);
+	a->epoch = (uint64_t)c->sequence;
+	a->zxid = c->czxid;
+	a->session_id = c->session_id;
+	a->give_up_ns = ZKL__NEVER;
+	a->hub->counters.granted++;
+	a->events |= ZKL__TELL_OF_GRANT;
+	a->events &= ~(unsigned)ZKL__TELL_OF_WAITING;
+	atomic_store(&a->handle->held, a->token);
+	zkl__hub_alarm(a->hub, atomic_load(&a->hub->deadline_ns) - a->stop_ns);
+}
+
+/* Returns whether nobody will let go of the lost grant, since nobody knew of it. */
+static bool lost(struct zkl__attempt *a)
+{
+	a->lost = true;
+	a->hub->counters.lost++;
+	say(a, LOG_WARN_LEVEL, "lost", "the lock is lost", a->path);
+	if (a->handle) {
+		atomic_store(&a->handle->lost, a->token);
+		atomic_store(&a->handle->held, 0);
+	}
+	a->events &= ~(unsigned)ZKL__TELL_OF_GRANT;
+	if (a->accepted) {
+		if (a->told_granted)
+			a->events |= ZKL__TELL_OF_LOSS;
+		return false;
+	}
+	if (a->handle)
+		atomic_store(&a->handle->lost, 0);
+	end(a, ZKL_ELOST, 0, "was lost before its grant could be told");
+	return true;
+}
+
+static void done(struct zkl__attempt *a, const struct zkl__action *action)
+{
+	if (action->error)
+		say(a, LOG_ERROR_LEVEL, "not-deleted", "a node of ours could not be deleted; it lives as long as the session",
+		    a->path);
+	else if (a->token && !a->lost)
+		a->hub->counters.released++;
+	end(a, action->error ? action->error : a->lost ? ZKL_ELOST : 0, action->zk_code,
+	    action->error ? "has a node of ours that may not be deleted" : "was lost before it was released");
+	a->done = true;
+	zkl__hub_part(a->hub, &a->party);
+}
+
+static void carry_out(struct zkl__attempt *a, struct zkl__action *action, bool *orphaned)
+{
+	switch (action->type) {
+	case ZKL__SEND:
+		send(a, &action->request);
+		break;
+	case ZKL__ASK_PROOF:
+		zkl__hub_beat(a->hub, a);
+		break;
+	case ZKL__TELL_WAITING:
+		a->ahead = action->ahead;
+		a->events |= ZKL__TELL_OF_WAITING;
+		break;
+	case ZKL__TELL_REQUEUED:
+		say(a, LOG_INFO_LEVEL, "requeued", "lost its place in the queue, goes to the tail", a->path);
+		break;
+	case ZKL__TELL_GRANTED:
+		granted(a);
+		break;
+	case ZKL__TELL_SETTLE:
+		a->settle_ns = zkl__hub_now(a->hub) + SETTLE_NS;
+		zkl__hub_alarm(a->hub, a->settle_ns);
+		break;
+	case ZKL__TELL_LOST:
+		*orphaned = lost(a);
+		break;
+	case ZKL__TELL_FAILED:
+		end(a, action->error, action->zk_code, action->text);
+		break;
+	case ZKL__TELL_DONE:
+		done(a, action);
+		break;
+	case ZKL__WARN:
+		say(a, LOG_INFO_LEVEL, "contender", action->text, action->request.name);
+		break;
+	}
+}
+
+static void step(struct zkl__attempt *a, struct zkl__input *input)
+{
+	struct zkl__actions actions;
+	bool                before = zkl__contender_wants_lease(&a->contender), orphaned = false, was_done = a->done;
+
+	input->lease_live = zkl__hub_left_ns(a->hub, a->stop_ns) > zkl__hub_timeout_ns(a->hub) / 24;
+	input->session_id = a->hub->session_id;
+	zkl__contender_step(&a->contender, input, &actions);
+	for (unsigned i = 0; i < actions.count; i++)
+		carry_out(a, &actions.list[i], &orphaned);
+	zkl__hub_want(a->hub, before, zkl__contender_wants_lease(&a->contender));
+	if (orphaned) {
+		struct zkl__input leave = {.type = ZKL__IN_LEAVE};
+
+		step(a, &leave);
+		return;
+	}
+	ready(a);
+	if (a->over && !a->accepted)
+		let_go(a);
+	if (a->done && !was_done)
+		zkl__attempt_drop(a); /* the hub's reference */
+}
+
+void zkl__attempt_input(struct zkl__attempt *a, enum zkl__input_type type)
+{
+	struct zkl__input input = {.type = type};
+
+	if (!a->done)
+		step(a, &input);
+}
+
+static void on_reply(struct zkl__party *party, const struct zkl__reply *reply)
+{
+	struct zkl__attempt *a = (struct zkl__attempt *)party;
+	struct zkl__input    input = {.type = ZKL__IN_REPLY, .reply = reply};
+
+	if (reply->op == ZKL__PROVE) {
+		if (reply->result != ZKL__NO_NODE)
+			return;
+		input = (struct zkl__input){.type = ZKL__IN_GONE, .name = reply->name};
+	}
+	step(a, &input);
+}
+
+static void on_watch(struct zkl__party *party, bool gone, const char *name)
+{
+	struct zkl__input input = {.type = gone ? ZKL__IN_GONE : ZKL__IN_CHANGED, .name = name};
+
+	step((struct zkl__attempt *)party, &input);
+}
+
+/* ---- for the hub ------------------------------------------------------------------------------------------------------ */
+
+bool zkl__attempt_wants_lease(const struct zkl__attempt *a)
+{
+	return zkl__contender_wants_lease(&a->contender);
+}
+
+static int64_t most_stop_ns(const struct zkl__hub *hub)
+{
+	return zkl__hub_timeout_ns(hub) / 4;
+}
+
+/* The owner, or what stands for it, gives up waiting. */
+static void give_up(struct zkl__attempt *a, int code, const char *text)
+{
+	struct zkl__input input = {.type = ZKL__IN_LEAVE};
+
+	end(a, code, 0, text);
+	step(a, &input);
+}
+
+static bool is_waiting(const struct zkl__attempt *a)
+{
+	return !a->over && a->contender.state != ZKL__HELD && a->contender.state != ZKL__LOST &&
+	       a->contender.state != ZKL__LEAVE;
+}
+
+static const char *refusal_text(int code)
+{
+	switch (code) {
+	case ZKL_ECANCELED:
+		return "is not waited for any more: the session was cancelled";
+	case ZKL_ESTATE:
+		return "is not waited for any more: the session is closed";
+	case ZKL_EINVAL:
+		return "cannot be held: stop_ms is more than a quarter of the session timeout that the servers granted";
+	default:
+		return "cannot be had: the servers refused the session's auth";
+	}
+}
+
+void zkl__attempt_refuse(struct zkl__attempt *a, int code)
+{
+	if (is_waiting(a))
+		give_up(a, code, refusal_text(code));
+}
+
+void zkl__attempt_check_stop(struct zkl__attempt *a)
+{
+	if (a->stop_ns > most_stop_ns(a->hub))
+		zkl__attempt_refuse(a, ZKL_EINVAL);
+}
+
+void zkl__attempt_suspend(struct zkl__attempt *a, bool suspended)
+{
+	a->suspended = suspended;
+	ready(a);
+}
+
+static void out_of_time(struct zkl__attempt *a)
+{
+	bool try = a->contender.flags & ZKL__CONTENDER_TRY;
+
+	a->give_up_ns = ZKL__NEVER;
+	if (!is_waiting(a))
+		return;
+	if (try || (!a->hub->link && a->contender.sequence < 0))
+		give_up(a, ZKL_ENOTCONN, "cannot be had: no server of the ensemble answered in time");
+	else
+		give_up(a, ZKL_ETIMEDOUT, "is held by another: still queued at the timeout");
+}
+
+int64_t zkl__attempt_timer(struct zkl__attempt *a, int64_t now)
+{
+	int64_t next;
+
+	zkl__attempt_hold(a);
+	if (now >= a->settle_ns) {
+		a->settle_ns = ZKL__NEVER;
+		zkl__attempt_input(a, ZKL__IN_SETTLED);
+	}
+	if (now >= a->give_up_ns)
+		out_of_time(a);
+	next = a->give_up_ns < a->settle_ns ? a->give_up_ns : a->settle_ns;
+	if (a->contender.state == ZKL__HELD) {
+		int64_t deadline = atomic_load(&a->hub->deadline_ns) - a->stop_ns;
+
+		next = deadline < next ? deadline : next;
+	}
+	zkl__attempt_drop(a);
+	return next;
+}
+
+void zkl__attempt_expire(struct zkl__attempt *a, int64_t now, int64_t deadline)
+{
+	if (a->contender.state != ZKL__HELD)
+		return;
+	if (now >= deadline - a->stop_ns || (a->handle && atomic_load(&a->handle->held) != a->token))
+		zkl__attempt_input(a, ZKL__IN_LEASE_OVER);
+}
+
+/* ---- for the owner ----------------------------------------------------------------------------------------------------- */
+
+bool zkl__attempt_settled(const struct zkl__attempt *a)
+{
+	return a->over || a->contender.state == ZKL__HELD || a->contender.state == ZKL__LOST;
+}
+
+bool zkl__attempt_accept(struct zkl__attempt *a)
+{
+	if (a->over)
+		return false;
+	if (a->contender.state == ZKL__HELD && zkl__handle_check(a->handle, a->token) > 0) {
+		a->accepted = true;
+		return true;
+	}
+	zkl__attempt_input(a, ZKL__IN_LEASE_OVER);
+	return false;
+}
+
+void zkl__attempt_grant(const struct zkl__attempt *a, zkl_grant *ret)
+{
+	memset(ret, 0, sizeof *ret);
+	ret->token = a->token;
+	ret->epoch = a->epoch;
+	ret->zxid = a->zxid;
+	ret->session_id = a->session_id;
+	a->hub->port->absolute(a->hub->world, a->path, a->contender.name, ret->node, sizeof ret->node);
+}
+
+int zkl__attempt_error(const struct zkl__attempt *a, zkl_error *reterr)
+{
+	if (a->code < 0)
+		zkl__error(reterr, a->code, a->zk_code, 0, "%s %s", a->path, a->text ? a->text : zkl_strerror(a->code));
+	return a->code;
+}
+
+bool zkl__attempt_has_event(const struct zkl__attempt *a)
+{
+	if (!a->handle || !a->handle->on_event)
+		return false;
+	return a->events ||
+	       (a->told_granted && !a->lost && a->contender.state == ZKL__HELD && a->suspended != a->told_suspended);
+}
+
+static void fill(const struct zkl__attempt *a, struct zkl__delivery *ret, zkl_event_type type)
+{
+	memset(ret, 0, sizeof *ret);
+	ret->on_event = a->handle->on_event;
+	ret->user = a->handle->user;
+	ret->event.type = type;
+	if (a->token && a->told_granted) {
+		zkl__attempt_grant(a, &ret->grant);
+		ret->event.grant = &ret->grant;
+	}
+}
+
+static void fill_error(struct zkl__delivery *ret, int code, int zk_code, const char *path, const char *text)
+{
+	ret->event.code = code;
+	if (code < 0) {
+		zkl__error(&ret->error, code, zk_code, 0, "%s %s", path, text ? text : zkl_strerror(code));
+		ret->event.error = &ret->error;
+	}
+}
+
+static int64_t lease_ms(const struct zkl__attempt *a)
+{
+	int64_t left = zkl__hub_left_ns(a->hub, a->stop_ns) / MS;
+
+	return left > 0 ? left : 0;
+}
+
+/* GRANTED, if it still is. */
+static bool deliver_grant(struct zkl__attempt *a, struct zkl__delivery *ret)
+{
+	a->events &= ~(unsigned)ZKL__TELL_OF_GRANT;
+	if (!a->accepted && !zkl__attempt_accept(a))
+		return false;
+	if (zkl__handle_check(a->handle, a->token) <= 0)
+		return false;
+	a->told_granted = true;
+	fill(a, ret, ZKL_EV_GRANTED);
+	ret->event.lease_ms = lease_ms(a);
+	return true;
+}
+
+bool zkl__attempt_next_event(struct zkl__attempt *a, struct zkl__delivery *ret)
+{
+	while (zkl__attempt_has_event(a)) {
+		if (a->events & ZKL__TELL_OF_WAITING) {
+			a->events &= ~(unsigned)ZKL__TELL_OF_WAITING;
+			fill(a, ret, ZKL_EV_WAITING);
+			ret->event.ahead = a->ahead;
+			ret->event.requeued = a->contender.requeued;
+			return true;
+		}
+		if (a->events & ZKL__TELL_OF_GRANT) {
+			if (deliver_grant(a, ret))
+				return true;
+		} else if (a->events & ZKL__TELL_OF_LOSS) {
+			a->events &= ~(unsigned)ZKL__TELL_OF_LOSS;
+			fill(a, ret, ZKL_EV_LOST);
+			fill_error(ret, ZKL_ELOST, 0, a->path, "is lost: stop, then release it");
+			return true;
+		} else if (a->events & ZKL__TELL_OF_END) {
+			a->events = 0;
+			fill(a, ret, ZKL_EV_ENDED);
+			fill_error(ret, a->code, a->zk_code, a->path, a->text);
+			return true;
+		} else {
+			a->told_suspended = a->suspended;
+			fill(a, ret, a->suspended ? ZKL_EV_SUSPENDED : ZKL_EV_RESUMED);
+			ret->event.lease_ms = lease_ms(a);
+			return true;
+		}
+	}
+	return false;
+}
+
+int zkl__handle_init(struct zkl__handle *h, struct zkl__hub *hub, const char *path, const zkl_options *options,
+                     unsigned contender_flags, zkl_error *reterr)
+{
+	static const zkl_options defaults = ZKL_OPTIONS_INIT;
+
+	memset(h, 0, sizeof *h);
+	if (!options)
+		options = &defaults;
+	if (options->size < sizeof *options)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_options.size is %zu, not %zu: use ZKL_OPTIONS_INIT",
+		                  options->size, sizeof *options);
+	if (options->flags & ~ZKL_NO_REQUEUE)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_options.flags has unknown bits: %#x", options->flags);
+	if (options->data_len > ZKL_DATA_MAX || (options->data_len && !options->data))
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_options.data_len is %zu, at most %d is possible",
+		                  options->data_len, ZKL_DATA_MAX);
+	if (options->stop_ms < 0 || options->stop_ms > most_stop_ns(hub) / MS)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "zkl_options.stop_ms is %" PRId64 ", at most %" PRId64
+		                  " (a quarter of the session timeout) fits the lease",
+		                  options->stop_ms, most_stop_ns(hub) / MS);
+	h->hub = hub;
+	h->flags = options->flags;
+	h->on_event = options->on_event;
+	h->user = options->user;
+	h->stop_ns = options->stop_ms * MS;
+	h->contender_flags = contender_flags | (options->flags & ZKL_NO_REQUEUE ? ZKL__CONTENDER_NO_REQUEUE : 0);
+	h->path = strdup(path);
+	if (options->data_len) {
+		h->data = malloc(options->data_len);
+		h->data_len = options->data_len;
+		if (h->data)
+			memcpy(h->data, options->data, options->data_len);
+	}
+	if (!h->path || (h->data_len && !h->data)) {
+		free(h->path);
+		free(h->data);
+		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for a handle");
+	}
+	if (h->stop_ns > hub->stop_max_ns)
+		hub->stop_max_ns = h->stop_ns;
+	return 0;
+}
+
+void zkl__handle_clear(struct zkl__handle *h)
+{
+	if (h->attempt)
+		zkl__handle_release(h);
+	for (struct zkl__attempt *a = h->hub->first; a; a = a->next) {
+		if (a->handle == h) {
+			a->handle = NULL;
+			a->events = 0;
+		}
+	}
+	zkl__handle_forget(h);
+}
+
+void zkl__handle_forget(struct zkl__handle *h)
+{
+	free(h->path);
+	free(h->data);
+}
+
+int64_t zkl__until(const struct zkl__hub *hub, int64_t timeout_ms)
+{
+	int64_t now = zkl__hub_now(hub);
+
+	if (timeout_ms == ZKL_FOREVER || timeout_ms > (ZKL__NEVER - now) / MS)
+		return ZKL__NEVER;
+	return now + timeout_ms * MS;
+}
+
+int zkl__handle_start(struct zkl__handle *h, int64_t timeout_ms, zkl_error *reterr)
+{
+	struct zkl__hub     *hub = h->hub;
+	struct zkl__input    input = {.type = ZKL__IN_START};
+	struct zkl__attempt *a;
+
+	if (timeout_ms < ZKL_FOREVER)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "timeout is %" PRId64 " ms: 0 is a try, ZKL_FOREVER no limit", timeout_ms);
+	if (hub->closed)
+		return zkl__error(reterr, ZKL_ESTATE, 0, 0, "%s: the session is closed", h->path);
+	if (h->attempt)
+		return zkl__error(reterr, ZKL_ESTATE, 0, 0, "%s: %s", h->path,
+		                  h->attempt->lost ? "a lost grant is not released yet, release it first"
+		                                   : "an attempt is under way or a grant held, release it first");
+	if (hub->refused)
+		return zkl__error(reterr, hub->refused, 0, 0, "%s %s", h->path, refusal_text(hub->refused));
+	if (h->stop_ns > most_stop_ns(hub))
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "%s %s", h->path, refusal_text(ZKL_EINVAL));
+	a = new_attempt(h, h->contender_flags | (timeout_ms == 0 ? ZKL__CONTENDER_TRY : 0));
+	if (!a)
+		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for an attempt");
+	h->attempt = a;
+	a->references = 2; /* the handle's and the hub's */
+	a->give_up_ns = timeout_ms ? zkl__until(hub, timeout_ms) : zkl__hub_now(hub) + hub->op_ns;
+	atomic_store(&h->held, 0);
+	atomic_store(&h->lost, 0);
+	zkl__hub_alarm(hub, a->give_up_ns);
+	input.uuid = hub->port->uuid(hub->world);
+	step(a, &input);
+	return 0;
+}
+
+int zkl__handle_release(struct zkl__handle *h)
+{
+	struct zkl__attempt *a = h->attempt;
+	struct zkl__input    input = {.type = ZKL__IN_LEAVE};
+	int                  result = 0;
+
+	if (!a) {
+		h->hub->counters.not_held++;
+		return ZKL_ENOTHELD;
+	}
+	h->attempt = NULL; /* its reference is ours now */
+	zkl__attempt_expire(a, zkl__hub_now(h->hub), atomic_load(&h->hub->deadline_ns));
+	if (a->lost) {
+		h->hub->counters.not_held++;
+		result = ZKL_ENOTHELD;
+	} else if (!a->accepted && !a->over) {
+		end(a, ZKL_ECANCELED, 0, "was released while it was waited for");
+	}
+	atomic_store(&h->held, 0);
+	atomic_store(&h->lost, 0);
+	if (!a->done)
+		step(a, &input);
+	zkl__attempt_drop(a);
+	return result;
+}
+
+int64_t zkl__handle_check(struct zkl__handle *h, uint64_t token)
+{
+	/* The deadline first: a later one is published only after the tokens it does not cover were taken back. The clock
+	 * last: what happened before the loads cannot make it earlier. */
+	int64_t  deadline = atomic_load(&h->hub->deadline_ns);
+	uint64_t held = atomic_load(&h->held);
+	int64_t  left;
+
+	if (!token || held != token)
+		return token && atomic_load(&h->lost) == token ? ZKL_ELOST : ZKL_ENOTHELD;
+	left = (deadline - h->stop_ns - zkl__hub_now(h->hub)) / MS;
+	if (left > 0)
+		return left;
+	/* A no stays a no. */
+	atomic_store(&h->lost, token);
+	if (atomic_compare_exchange_strong(&h->held, &held, 0)) {
+		atomic_store(&h->hub->latched, true);
+		h->hub->port->wake(h->hub->world);
+	}
+	return ZKL_ELOST;
+}

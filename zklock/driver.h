@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_DRIVER_H
+#define ZKLOCK_DRIVER_H
+
+/* driver.h: joins contenders to a hub, and to their owner.
+ *
+ * A handle is what the owner has: a path, options, and at most one attempt at a time. An attempt is one contender with its
+ * events. It outlives the owner's interest, and the handle: a node has to go in any case. Never blocks, no threads; all
+ * calls but check() are made under the world's mutex. */
+
+#include <zklock/zklock.h>
+
+#include "contender.h"
+#include "hub.h"
+
+struct zkl__handle {
+	struct zkl__hub     *hub;
+	struct zkl__attempt *attempt; /* the present one; NULL: none, or it is over for the owner */
+	char                *path, *data;
+	size_t               data_len;
+	unsigned             flags, contender_flags;
+	zkl_event_fn        *on_event;
+	void                *user;
+	int64_t              stop_ns;
+	_Atomic uint64_t     held, lost; /* token of the present grant; of the present grant once lost; 0: none */
+};
+
+/* What the owner has not been told yet. SUSPENDED and RESUMED are the difference of what is so and what was told. */
+enum { ZKL__TELL_OF_WAITING = 1, ZKL__TELL_OF_GRANT = 2, ZKL__TELL_OF_LOSS = 4, ZKL__TELL_OF_END = 8 };
+
+struct zkl__attempt {
+	struct zkl__party     party; /* first */
+	struct zkl__attempt  *previous, *next;
+	struct zkl__hub      *hub;
+	struct zkl__handle   *handle; /* NULL: nobody listens any more */
+	unsigned              references;
+	struct zkl__contender contender;
+	int64_t               give_up_ns, settle_ns, since_ms, stop_ns;
+	uint64_t              token, epoch; /* of the grant; 0: none yet */
+	int64_t               zxid, session_id;
+	/* Towards the owner. */
+	bool                 accepted; /* the owner knows of the grant, so that only it can let go */
+	bool                 over;     /* code says how it ended; the contender may still be leaving */
+	bool                 done;     /* nothing of ours is left */
+	bool                 lost;     /* the grant was lost */
+	int                  code, zk_code;
+	const char          *text;
+	unsigned             events;        /* ZKL__TELL_OF_*, to be delivered */
+	bool                 told_granted;  /* the GRANTED event was delivered */
+	bool                 suspended, told_suspended;
+	uint32_t             ahead;
+	bool                 queued; /* for the world: it is in its list of attempts with events */
+	struct zkl__attempt *next_queued;
+	char                 path[];
+};
+
+/* An event with what it points to. */
+struct zkl__delivery {
+	zkl_event_fn *on_event;
+	void         *user;
+	zkl_event     event;
+	zkl_grant     grant;
+	zkl_error     error;
+};
+
+/* The path must have been checked. ZKL_ENOMEM, ZKL_EINVAL. */
+int  zkl__handle_init(struct zkl__handle *handle, struct zkl__hub *hub, const char *path, const zkl_options *options,
+                      unsigned contender_flags, zkl_error *reterr);
+/* Lets go of everything; what is left of attempts goes on without it. */
+void zkl__handle_clear(struct zkl__handle *handle);
+/* Only gives back its memory, in the child of a fork. */
+void zkl__handle_forget(struct zkl__handle *handle);
+/* A timeout's end, by the hub's clock; ZKL__NEVER for ZKL_FOREVER. */
+int64_t zkl__until(const struct zkl__hub *hub, int64_t timeout_ms);
+
+/* try: timeout_ms 0. The attempt is handle->attempt. ZKL_ESTATE, ZKL_ENOMEM, or the hub's refusal. */
+int zkl__handle_start(struct zkl__handle *handle, int64_t timeout_ms, zkl_error *reterr);
+/* 0, or ZKL_ENOTHELD. */
+int     zkl__handle_release(struct zkl__handle *handle);
+int64_t zkl__handle_check(struct zkl__handle *handle, uint64_t token);
+
+/* Granted, or over? */
+bool zkl__attempt_settled(const struct zkl__attempt *attempt);
+/* The grant is taken by the owner, if it is still live; else the attempt is over. */
+bool zkl__attempt_accept(struct zkl__attempt *attempt);
+void zkl__attempt_grant(const struct zkl__attempt *attempt, zkl_grant *ret);
+int  zkl__attempt_error(const struct zkl__attempt *attempt, zkl_error *reterr);
+void zkl__attempt_hold(struct zkl__attempt *attempt);
+void zkl__attempt_drop(struct zkl__attempt *attempt);
+/* Is there an event for the owner? */
+bool zkl__attempt_has_event(const struct zkl__attempt *attempt);
+/* The next event for the owner; false: none. */
+bool zkl__attempt_next_event(struct zkl__attempt *attempt, struct zkl__delivery *ret);
+
+/* For the hub. */
+bool zkl__attempt_wants_lease(const struct zkl__attempt *attempt);
+void zkl__attempt_input(struct zkl__attempt *attempt, enum zkl__input_type type);
+void zkl__attempt_refuse(struct zkl__attempt *attempt, int code);
+/* Ends it where the session timeout turned out too short for its stop_ms. */
+void zkl__attempt_check_stop(struct zkl__attempt *attempt);
+void zkl__attempt_suspend(struct zkl__attempt *attempt, bool suspended);
+/* Does what is due; returns when it wants to be called again. */
+int64_t zkl__attempt_timer(struct zkl__attempt *attempt, int64_t now_ns);
+/* Ends the grant of who has said no or whose time is over. */
+void zkl__attempt_expire(struct zkl__attempt *attempt, int64_t now_ns, int64_t deadline_ns);
+
+#endif

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hub.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <zklock/zklock.h>
+
+#include "driver.h"
+
+/* ---- parties -------------------------------------------------------------------------------------------------------- */
+
+#define NO_SLOT UINT32_MAX
+
+static struct zkl__party *find_party(const struct zkl__hub *hub, uint64_t id)
+{
+	uint32_t index = (uint32_t)id;
+
+	if (index >= hub->slot_count || hub->slots[index].generation != (uint32_t)(id >> 32))
+		return NULL;
+	return hub->slots[index].party;
+}
+
+static int grow_slots(struct zkl__hub *hub)
+{
+	uint32_t          count = hub->slot_count ? hub->slot_count * 2 : 8;
+	struct zkl__slot *slots = realloc(hub->slots, count * sizeof *slots);
+
+	if (!slots)
+		return ZKL_ENOMEM;
+	for (uint32_t i = hub->slot_count; i < count; i++)
+		slots[i] = (struct zkl__slot){NULL, 1, i + 1 < count ? i + 1 : NO_SLOT};
+	hub->slots = slots;
+	hub->free_slot = hub->slot_count;
+	hub->slot_count = count;
+	return 0;
+}
+
+int zkl__hub_join(struct zkl__hub *hub, struct zkl__party *party)
+{
+	struct zkl__slot *slot;
+
+	if (hub->free_slot == NO_SLOT && grow_slots(hub) < 0)
+		return ZKL_ENOMEM;
+	slot = &hub->slots[hub->free_slot];
+	party->id = (uint64_t)slot->generation << 32 | hub->free_slot;
+	slot->party = party;
+	hub->free_slot = slot->next_free;
+	return 0;
+}
+
+void zkl__hub_part(struct zkl__hub *hub, struct zkl__party *party)
+{
+	uint32_t          index = (uint32_t)party->id;
+	struct zkl__slot *slot = &hub->slots[index];
+
+	slot->party = NULL;
+	slot->generation++;
+	slot->next_free = hub->free_slot;
+	hub->free_slot = index;
+}
+
+void zkl__hub_send(struct zkl__hub *hub, const struct zkl__party *party, const struct zkl__request *request)
+{
+	hub->port->send(hub->world, party->id, request);
+}
+
+/* ---- time ----------------------------------------------------------------------------------------------------------- */
+
+int64_t zkl__hub_now(const struct zkl__hub *hub)
+{
+	return hub->port->now_ns(hub->world);
+}
+
+int64_t zkl__hub_next_ns(const struct zkl__hub *hub)
+{
+	return hub->next_ns;
+}
+
+void zkl__hub_alarm(struct zkl__hub *hub, int64_t at_ns)
+{
+	if (at_ns >= hub->next_ns)
+		return;
+	hub->next_ns = at_ns;
+	hub->port->rearm(hub->world);
+}
+
+int64_t zkl__hub_left_ns(const struct zkl__hub *hub, int64_t stop_ns)
+{
+	int64_t deadline = atomic_load(&hub->deadline_ns);
+
+	return deadline ? deadline - stop_ns - zkl__hub_now(hub) : 0;
+}
+
+int64_t zkl__hub_timeout_ns(const struct zkl__hub *hub)
+{
+	return hub->lease.timeout_ns ? hub->lease.timeout_ns : hub->timeout_asked_ns;
+}
+
+/* ---- heartbeat ------------------------------------------------------------------------------------------------------ */
+
+static int64_t next_beat(const struct zkl__hub *hub)
+{
+	int64_t last = hub->lease.newest_ns > hub->beat_ns ? hub->lease.newest_ns : hub->beat_ns;
+
+	return last ? last + zkl__lease_beat_interval(&hub->lease) : 0;
+}
+
+/* Any live node of the session serves all its contenders. */
+static const struct zkl__attempt *whose_node(const struct zkl__hub *hub)
+{
+	for (const struct zkl__attempt *a = hub->first; a; a = a->next)
+		if (zkl__attempt_wants_lease(a) && a->contender.sequence >= 0)
+			return a;
+	return NULL;
+}
+
+void zkl__hub_beat(struct zkl__hub *hub, const struct zkl__attempt *attempt)
+{
+	struct zkl__request request = {.op = ZKL__PROVE};
+	int64_t             now = zkl__hub_now(hub), t = hub->lease.timeout_ns;
+
+	if (!hub->link || !attempt)
+		return;
+	/* One under way is as good. */
+	if (hub->beat_ns > hub->lease.newest_ns && now - hub->beat_ns < t / 24)
+		return;
+	if (hub->beat_ns > hub->lease.newest_ns)
+		hub->counters.heartbeats_late++;
+	hub->beat_ns = now;
+	hub->counters.heartbeats++;
+	request.directory = attempt->path;
+	request.name = attempt->contender.name;
+	zkl__hub_send(hub, &attempt->party, &request);
+	zkl__hub_alarm(hub, next_beat(hub));
+}
+
+static void beat_if_due(struct zkl__hub *hub)
+{
+	if (hub->wanting && hub->link && zkl__hub_now(hub) >= next_beat(hub))
+		zkl__hub_beat(hub, whose_node(hub));
+}
+
+void zkl__hub_want(struct zkl__hub *hub, bool before, bool now)
+{
+	if (before == now)
+		return;
+	if (!now) {
+		if (--hub->wanting == 0)
+			zkl__lease_rest(&hub->lease);
+	} else if (hub->wanting++ == 0 && hub->link) {
+		beat_if_due(hub);
+		zkl__hub_alarm(hub, next_beat(hub));
+	}
+}
+
+/* ---- lease ---------------------------------------------------------------------------------------------------------- */
+
+static void publish(struct zkl__hub *hub)
+{
+	atomic_store(&hub->deadline_ns, zkl__lease_deadline(&hub->lease));
+}
+
+/* Those whose time is over, or who have said so, lose what they hold, before a later deadline can be seen. */
+static void expire_holders(struct zkl__hub *hub)
+{
+	int64_t now = zkl__hub_now(hub), deadline = atomic_load(&hub->deadline_ns);
+
+	if (now < deadline - hub->stop_max_ns && !atomic_load(&hub->latched))
+		return;
+	atomic_store(&hub->latched, false);
+	for (struct zkl__attempt *a = hub->first, *next; a; a = next) {
+		next = a->next;
+		zkl__attempt_expire(a, now, deadline);
+	}
+}
+
+static void suspend_holders(struct zkl__hub *hub, bool suspended)
+{
+	if (hub->suspended == suspended)
+		return;
+	hub->suspended = suspended;
+	for (struct zkl__attempt *a = hub->first; a; a = a->next)
+		zkl__attempt_suspend(a, suspended);
+}
+
+/* Only what a quorum committed is a proof: our create, our mark, a heartbeat. A heartbeat that did not find its node was
+ * committed too, and the session was tested before. */
+static bool is_proof(const struct zkl__reply *reply)
+{
+	switch (reply->op) {
+	case ZKL__CREATE:
+	case ZKL__MARK:
+		return reply->result == ZKL__DONE;
+	case ZKL__PROVE:
+		return reply->result == ZKL__DONE || reply->result == ZKL__NO_NODE;
+	default:
+		return false;
+	}
+}
+
+static void add_proof(struct zkl__hub *hub, const struct zkl__reply *reply)
+{
+	expire_holders(hub);
+	zkl__lease_add_proof(&hub->lease, reply->sent_ns, reply->replied_ns);
+	if (!hub->wanting)
+		zkl__lease_rest(&hub->lease);
+	publish(hub);
+	suspend_holders(hub, false);
+}
+
+static void spread_proof(struct zkl__hub *hub)
+{
+	if (!hub->wanting)
+		return;
+	for (struct zkl__attempt *a = hub->first, *next; a; a = next) {
+		next = a->next;
+		if (a->contender.state == ZKL__ENTITLED)
+			zkl__attempt_input(a, ZKL__IN_LEASE_LIVE);
+	}
+}
+
+/* ---- what happens ---------------------------------------------------------------------------------------------------- */
+
+void zkl__hub_link_up(struct zkl__hub *hub, int64_t session_id, int64_t timeout_ns)
+{
+	int64_t now = zkl__hub_now(hub);
+
+	if (hub->was_linked && hub->session_id == session_id)
+		hub->counters.reconnects++;
+	expire_holders(hub);
+	hub->link = hub->was_linked = true;
+	hub->session_id = session_id;
+	zkl__lease_set_timeout(&hub->lease, timeout_ns);
+	publish(hub);
+	/* The handshake was heard by the leader: after a short break the gap before the next proof is as short as that. */
+	if (hub->link_down_ns && now - hub->link_down_ns <= timeout_ns / 3)
+		zkl__lease_rest(&hub->lease);
+	hub->beat_ns = 0;
+	if (hub->wanting)
+		zkl__hub_beat(hub, whose_node(hub));
+	for (struct zkl__attempt *a = hub->first, *next; a; a = next) {
+		next = a->next;
+		zkl__attempt_hold(a);
+		zkl__attempt_check_stop(a);
+		zkl__attempt_input(a, ZKL__IN_LINK_UP);
+		zkl__attempt_drop(a);
+	}
+}
+
+void zkl__hub_link_down(struct zkl__hub *hub)
+{
+	if (!hub->link)
+		return;
+	hub->link = false;
+	hub->link_down_ns = zkl__hub_now(hub);
+	suspend_holders(hub, true);
+	for (struct zkl__attempt *a = hub->first, *next; a; a = next) {
+		next = a->next;
+		zkl__attempt_input(a, ZKL__IN_LINK_DOWN);
+	}
+}
+
+void zkl__hub_expired(struct zkl__hub *hub)
+{
+	hub->counters.expiries++;
+	hub->link = false;
+	hub->link_down_ns = hub->beat_ns = 0;
+	hub->session_id = 0;
+	for (struct zkl__attempt *a = hub->first, *next; a; a = next) {
+		next = a->next;
+		zkl__attempt_input(a, ZKL__IN_EXPIRED);
+	}
+	zkl__lease_begin(&hub->lease, &hub->lease_options);
+	publish(hub);
+	hub->suspended = false;
+}
+
+void zkl__hub_refuse(struct zkl__hub *hub, int code)
+{
+	hub->refused = code;
+	for (struct zkl__attempt *a = hub->first, *next; a; a = next) {
+		next = a->next;
+		zkl__attempt_refuse(a, code);
+	}
+}
+
+void zkl__hub_reply(struct zkl__hub *hub, uint64_t party, const struct zkl__reply *reply)
+{
+	struct zkl__party *found;
+	bool               proof = is_proof(reply);
+
+	if (proof)
+		add_proof(hub, reply);
+	found = find_party(hub, party);
+	if (found)
+		found->on_reply(found, reply);
+	if (proof)
+		spread_proof(hub);
+}
+
+void zkl__hub_watch(struct zkl__hub *hub, uint64_t party, bool gone, const char *name)
+{
+	struct zkl__party *found = find_party(hub, party);
+
+	if (found && found->on_watch)
+		found->on_watch(found, gone, name);
+}
+
+static void look_ahead(const struct zkl__hub *hub, int64_t now, int64_t *next)
+{
+	int64_t beat = next_beat(hub), suspect = zkl__lease_suspect(&hub->lease);
+
+	if (!hub->wanting || !hub->link)
+		return;
+	if (beat <= now) /* it could not be sent */
+		beat = now + hub->lease.timeout_ns / 24;
+	if (beat < *next)
+		*next = beat;
+	if (!hub->suspended && hub->lease.newest_ns && suspect < *next)
+		*next = suspect;
+}
+
+void zkl__hub_timer(struct zkl__hub *hub)
+{
+	int64_t now = zkl__hub_now(hub), next = ZKL__NEVER;
+
+	if (now < hub->next_ns && !atomic_load(&hub->latched))
+		return;
+	expire_holders(hub);
+	if (hub->wanting && hub->lease.newest_ns && now >= zkl__lease_suspect(&hub->lease))
+		suspend_holders(hub, true);
+	beat_if_due(hub);
+	for (struct zkl__attempt *a = hub->first, *after; a; a = after) {
+		int64_t due;
+
+		after = a->next;
+		due = zkl__attempt_timer(a, now);
+		if (due < next)
+			next = due;
+	}
+	look_ahead(hub, now, &next);
+	hub->next_ns = next;
+}
+
+void zkl__hub_init(struct zkl__hub *hub, const struct zkl__port *port, void *world)
+{
+	memset(hub, 0, sizeof *hub);
+	hub->port = port;
+	hub->world = world;
+	hub->free_slot = NO_SLOT;
+	hub->next_ns = ZKL__NEVER;
+	zkl__lease_begin(&hub->lease, &hub->lease_options);
+}
+
+void zkl__hub_clear(struct zkl__hub *hub)
+{
+	free(hub->slots);
+	hub->slots = NULL;
+}

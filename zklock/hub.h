@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_HUB_H
+#define ZKLOCK_HUB_H
+
+/* hub.h: what all contenders of one session share: the link, the lease, the heartbeat, the timers.
+ *
+ * Below it is a world (a session with its threads, or a simulation), which it reaches through struct zkl__port and nothing
+ * else. Above it are parties: attempts (driver.h) and queries. The world calls the hub with everything that happens; all
+ * calls are made under the world's one mutex. */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lease.h"
+#include "node_data.h"
+#include "protocol.h"
+
+#define ZKL__NEVER INT64_MAX
+
+struct zkl__attempt;
+
+/* The world. */
+struct zkl__port {
+	int64_t (*now_ns)(void *world);     /* CLOCK_BOOTTIME */
+	int64_t (*wall_ms)(void *world);    /* Unix time, for people only */
+	struct zkl__uuid (*uuid)(void *world); /* random */
+	/* Sends a request; its reply comes through zkl__hub_reply(), always later, and exactly once while the session lives. */
+	void (*send)(void *world, uint64_t party, const struct zkl__request *request);
+	void (*wake)(void *world);  /* zkl__hub_next_ns() may be earlier than it was; async-signal-safe */
+	void (*rearm)(void *world); /* the same, but only under the mutex */
+	/* The absolute name of a child of a directory, chroot included. */
+	void (*absolute)(void *world, const char *directory, const char *name, char *ret, size_t size);
+	void (*ready)(void *world, struct zkl__attempt *attempt); /* it has an event, or went on: tell whoever waits */
+	void (*log)(void *world, int level, const char *id, const char *text, const char *subject);
+};
+
+/* Whoever sends requests. Known by a number that is never used again, so that a late reply finds nobody. */
+struct zkl__party {
+	uint64_t id;
+	void (*on_reply)(struct zkl__party *party, const struct zkl__reply *reply);
+	void (*on_watch)(struct zkl__party *party, bool gone, const char *name);
+};
+
+struct zkl__slot {
+	struct zkl__party *party; /* NULL: free */
+	uint32_t           generation, next_free;
+};
+
+struct zkl__counters {
+	uint64_t granted, lost, released, not_held, heartbeats, heartbeats_late, reconnects, expiries;
+};
+
+struct zkl__hub {
+	const struct zkl__port  *port;
+	void                    *world;
+	struct zkl__lease_options lease_options;
+	struct zkl__identity     identity;
+	int64_t                   op_ns, timeout_asked_ns; /* patience of a try; the session timeout asked for */
+
+	struct zkl__lease lease;
+	_Atomic int64_t   deadline_ns; /* the lease's, for check(); 0: none */
+	atomic_bool       latched;     /* some check() has said no */
+	bool              link, was_linked, suspended;
+	int               refused; /* a ZKL_E* that ends every attempt: cancelled, credentials refused; 0: none */
+	bool              closed;
+	int64_t           session_id, link_down_ns, beat_ns; /* beat_ns: when the newest heartbeat was sent */
+
+	struct zkl__attempt *first, *last; /* oldest first */
+	struct zkl__slot    *slots;
+	uint32_t             slot_count, free_slot;
+	unsigned             wanting; /* attempts that want the lease */
+	int64_t              stop_max_ns, next_ns;
+	struct zkl__counters counters;
+};
+
+void zkl__hub_init(struct zkl__hub *hub, const struct zkl__port *port, void *world);
+void zkl__hub_clear(struct zkl__hub *hub);
+
+/* What happens in the world. */
+void zkl__hub_link_up(struct zkl__hub *hub, int64_t session_id, int64_t timeout_ns);
+void zkl__hub_link_down(struct zkl__hub *hub);
+void zkl__hub_expired(struct zkl__hub *hub);
+/* Ends every wait with this code, now and from now on. */
+void zkl__hub_refuse(struct zkl__hub *hub, int code);
+void zkl__hub_reply(struct zkl__hub *hub, uint64_t party, const struct zkl__reply *reply);
+void zkl__hub_watch(struct zkl__hub *hub, uint64_t party, bool gone, const char *name);
+/* Does what is due. */
+void    zkl__hub_timer(struct zkl__hub *hub);
+int64_t zkl__hub_next_ns(const struct zkl__hub *hub);
+
+/* For parties. */
+int     zkl__hub_join(struct zkl__hub *hub, struct zkl__party *party); /* ZKL_ENOMEM */
+void    zkl__hub_part(struct zkl__hub *hub, struct zkl__party *party);
+void    zkl__hub_send(struct zkl__hub *hub, const struct zkl__party *party, const struct zkl__request *request);
+void    zkl__hub_beat(struct zkl__hub *hub, const struct zkl__attempt *attempt);
+void    zkl__hub_want(struct zkl__hub *hub, bool before, bool now);
+void    zkl__hub_alarm(struct zkl__hub *hub, int64_t at_ns);
+int64_t zkl__hub_now(const struct zkl__hub *hub);
+/* Time left of the lease for who stops `stop_ns` before its end; <= 0: none. */
+int64_t zkl__hub_left_ns(const struct zkl__hub *hub, int64_t stop_ns);
+/* The lease as last negotiated, or as asked for. */
+int64_t zkl__hub_timeout_ns(const struct zkl__hub *hub);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lease.h"
+
+#include <string.h>
+
+static int64_t min(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int64_t max(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static int64_t heartbeat(const struct zkl__lease_options *options, int64_t t)
+{
+	return options->heartbeat_ns ? options->heartbeat_ns : t / 6;
+}
+
+/* How long before n is sent must k have been answered, so that the leader knows of k's packet when it takes n? */
+static int64_t report_delay(const struct zkl__lease_options *options, int64_t t)
+{
+	return (options->tick_ns ? min(options->tick_ns / 2, t / 4) : t / 4) + t / 24;
+}
+
+/* With a steady heartbeat k is so many whole beats before n. */
+static int64_t least_margin(const struct zkl__lease_options *options, int64_t t)
+{
+	int64_t beat = heartbeat(options, t), delay = report_delay(options, t);
+
+	return (delay + beat - 1) / beat * beat + t / 24;
+}
+
+static int64_t margin(const struct zkl__lease_options *options, int64_t t)
+{
+	return max(options->margin_ns ? options->margin_ns : t * 3 / 8, least_margin(options, t));
+}
+
+int64_t zkl__lease_check_options(const struct zkl__lease_options *options, int64_t t)
+{
+	int64_t beat = heartbeat(options, t), least;
+
+	if (options->margin_ns < 0 || options->tick_ns < 0 || beat < t / 24 || beat > t / 2)
+		return -1;
+	least = least_margin(options, t);
+	if (least > t * 5 / 8 || options->margin_ns > t * 5 / 8)
+		return -1;
+	return (options->margin_ns ? options->margin_ns : t * 3 / 8) < least ? least : 0;
+}
+
+void zkl__lease_begin(struct zkl__lease *lease, const struct zkl__lease_options *options)
+{
+	struct zkl__lease_options keep = *options;
+
+	memset(lease, 0, sizeof *lease);
+	lease->options = keep;
+	lease->idle = true;
+}
+
+void zkl__lease_set_timeout(struct zkl__lease *lease, int64_t timeout_ns)
+{
+	lease->timeout_ns = lease->timeout_ns ? min(lease->timeout_ns, timeout_ns) : timeout_ns;
+}
+
+/* The newest proof that was answered early enough before n was sent; 0: none. */
+static int64_t find_pair(const struct zkl__lease *lease, int64_t sent_ns)
+{
+	int64_t  limit = sent_ns - report_delay(&lease->options, lease->timeout_ns), found = 0;
+	unsigned kept = lease->count < ZKL__LEASE_PROOFS ? lease->count : ZKL__LEASE_PROOFS;
+
+	for (unsigned i = 0; i < kept; i++)
+		if (lease->proofs[i].replied_ns <= limit)
+			found = max(found, lease->proofs[i].sent_ns);
+	return found;
+}
+
+void zkl__lease_add_proof(struct zkl__lease *lease, int64_t sent_ns, int64_t replied_ns)
+{
+	const struct zkl__proof *last = &lease->proofs[(lease->count - 1) % ZKL__LEASE_PROOFS];
+	int64_t                  t = lease->timeout_ns;
+
+	if (sent_ns < lease->newest_ns)
+		return;
+	lease->pair_ns = max(lease->pair_ns, find_pair(lease, sent_ns));
+	/* After a gap in the flow only pairs count, until the flow has rested. */
+	if (lease->idle || (lease->single_ns == lease->newest_ns && sent_ns - lease->newest_ns <= t / 3))
+		lease->single_ns = sent_ns;
+	lease->newest_ns = sent_ns;
+	/* Thinned out, so that a burst of creates does not push the older ones from the ring. */
+	if (lease->count == 0 || replied_ns - last->replied_ns >= t / 24)
+		lease->proofs[lease->count++ % ZKL__LEASE_PROOFS] = (struct zkl__proof){sent_ns, replied_ns};
+	lease->idle = false;
+}
+
+void zkl__lease_rest(struct zkl__lease *lease)
+{
+	lease->idle = true;
+}
+
+int64_t zkl__lease_deadline(const struct zkl__lease *lease)
+{
+	int64_t t = lease->timeout_ns, deadline = 0;
+
+	if (!lease->newest_ns)
+		return 0;
+	if (lease->pair_ns)
+		deadline = lease->pair_ns + t - t / 24;
+	if (lease->single_ns)
+		deadline = max(deadline, lease->single_ns + t * 3 / 8);
+	return min(deadline, lease->newest_ns + t - margin(&lease->options, t));
+}
+
+int64_t zkl__lease_beat_interval(const struct zkl__lease *lease)
+{
+	int64_t t = lease->timeout_ns, beat = heartbeat(&lease->options, t);
+
+	/* No steady pairs yet: beat faster, so that the first comes soon. */
+	return lease->pair_ns + t / 2 < lease->newest_ns ? min(beat, t / 12) : beat;
+}
+
+int64_t zkl__lease_suspect(const struct zkl__lease *lease)
+{
+	return lease->newest_ns + heartbeat(&lease->options, lease->timeout_ns) + lease->timeout_ns / 6;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_LEASE_H
+#define ZKLOCK_LEASE_H
+
+/* lease.h: until when is it certain that the servers have not given our session up? Proofs in, deadline out. Pure.
+ *
+ * A proof is an operation of this session that a quorum committed. Time runs from when it was sent. One proof does not
+ * suffice: a follower reports the sessions that it has heard to its leader each tick/2, and a proof that it forwards is not
+ * such a report, so the leader may count from a packet that is older by the gap before it. Hence two:
+ *
+ *     n  the newest proof
+ *     k  the newest one that was answered at least tick/2 + T/24 before n was sent
+ *     deadline = send(k) + T - T/24
+ *
+ * and while the session has shown no gap longer than T/3 (an idle client pings that often) but no such k yet:
+ *
+ *     deadline = send(n) + 3T/8
+ *
+ * In any case not later than send(n) + T - margin. T/24 is for delays of the leader and clocks that run unlike. tick/2 is
+ * T/4 where the tick is unknown, since T >= 2 ticks. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ZKL__LEASE_PROOFS 16
+
+struct zkl__lease_options {
+	int64_t margin_ns, heartbeat_ns, tick_ns; /* 0: 3T/8, T/6, unknown */
+};
+
+struct zkl__proof {
+	int64_t sent_ns, replied_ns;
+};
+
+struct zkl__lease {
+	struct zkl__lease_options options;
+	int64_t                   timeout_ns; /* T, the least of this session's life; 0: no session */
+	int64_t                   newest_ns;  /* send(n); 0: no proof yet */
+	int64_t                   pair_ns;    /* send(k) of the best pair; 0: none */
+	int64_t                   single_ns;  /* send(n) of the newest proof without a gap before it; 0: none */
+	bool                      idle;       /* no heartbeats flow: the client's own pings bound the gap */
+	struct zkl__proof         proofs[ZKL__LEASE_PROOFS];
+	unsigned                  count; /* of proofs ever kept; the ring's index */
+};
+
+/* 0, or the least margin that goes with these options, in ns, where they leave less than T/24 of slack; -1: no margin
+ * would do. */
+int64_t zkl__lease_check_options(const struct zkl__lease_options *options, int64_t timeout_ns);
+/* A new session, without a lease. */
+void zkl__lease_begin(struct zkl__lease *lease, const struct zkl__lease_options *options);
+/* T was negotiated. The least of the session's life counts, for earlier proofs too: a new leader restarts a session with
+ * the T that it was made with. */
+void zkl__lease_set_timeout(struct zkl__lease *lease, int64_t timeout_ns);
+void zkl__lease_add_proof(struct zkl__lease *lease, int64_t sent_ns, int64_t replied_ns);
+/* Heartbeats have stopped, or the connection is new: only the client's pings bound the gap before the next proof. */
+void zkl__lease_rest(struct zkl__lease *lease);
+/* 0: there is no lease. */
+int64_t zkl__lease_deadline(const struct zkl__lease *lease);
+/* How long after the newest proof or heartbeat was sent the next heartbeat is due, while somebody wants them. */
+int64_t zkl__lease_beat_interval(const struct zkl__lease *lease);
+/* From when on proofs are overdue. */
+int64_t zkl__lease_suspect(const struct zkl__lease *lease);
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "servers.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "error.h"
+#include "node_data.h"
+#include "path.h"
+
+#define DEFAULT_PORT "2181"
+
+static int bad(zkl_error *reterr, const char *text, const char *why)
+{
+	char shown[96];
+
+	zkl__printable(shown, sizeof shown, text, strlen(text));
+	return zkl__error(reterr, ZKL_EINVAL, 0, 0, "servers \"%s\": %s, like host1:2181,host2:2181/chroot", shown, why);
+}
+
+static bool is_port(const char *text, size_t length)
+{
+	unsigned long port = 0;
+
+	if (length < 1 || length > 5 || strspn(text, "0123456789") < length)
+		return false;
+	for (size_t i = 0; i < length; i++)
+		port = port * 10 + (unsigned long)(text[i] - '0');
+	return port >= 1 && port <= 65535;
+}
+
+/* One "host", "host:port", "[v6]" or "[v6]:port" of `length` bytes. Returns what is wrong; NULL: nothing. */
+static const char *parse_server(struct zkl__server *ret, const char *text, size_t length)
+{
+	const char *host = text, *end = text + length, *host_end, *port;
+
+	if (length && *text == '[') {
+		host = text + 1;
+		host_end = memchr(host, ']', (size_t)(end - host));
+		if (!host_end)
+			return "a [ without its ]";
+		port = host_end + 1;
+	} else {
+		host_end = memchr(text, ':', length);
+		if (!host_end)
+			host_end = end;
+		port = host_end;
+	}
+	if (host_end == host)
+		return "a host is missing";
+	if (port < end && *port != ':')
+		return "only a port may follow the ]";
+	if (port < end && memchr(port + 1, ':', (size_t)(end - port - 1)))
+		return "an IPv6 address needs brackets";
+	if (port < end && !is_port(port + 1, (size_t)(end - port - 1)))
+		return "a port must be a number from 1 to 65535";
+	for (const char *c = host; c < host_end; c++)
+		if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 0x7f)
+			return "a host has a blank or a strange character";
+	snprintf(ret->port, sizeof ret->port, "%.*s", port < end ? (int)(end - port - 1) : 4,
+	         port < end ? port + 1 : DEFAULT_PORT);
+	ret->host = strndup(host, (size_t)(host_end - host));
+	return ret->host ? NULL : "no memory";
+}
+
+int zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *reterr)
+{
+	struct zkl__servers servers = {0};
+	const char         *slash = text ? strchr(text, '/') : NULL, *end, *wrong = NULL;
+	int                 r = 0;
+
+	if (!text || !*text)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "no servers are named; name them like host1:2181,host2:2181");
+	end = slash ? slash : text + strlen(text);
+	if (slash && slash[1])
+		r = zkl__path_check("chroot", slash, ZKL_PATH_MAX - 2, reterr);
+	if (r < 0)
+		return r;
+	servers.chroot = strdup(slash && slash[1] ? slash : "");
+	servers.list = calloc((size_t)(end - text) / 2 + 1, sizeof *servers.list);
+	if (!servers.chroot || !servers.list) {
+		zkl__servers_clear(&servers);
+		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for the servers' names");
+	}
+	for (const char *part = text; part <= end && !wrong;) {
+		const char *comma = memchr(part, ',', (size_t)(end - part));
+		size_t      length = (size_t)((comma ? comma : end) - part);
+
+		wrong = parse_server(&servers.list[servers.count], part, length);
+		if (!wrong)
+			servers.count++;
+		part += length + 1;
+	}
+	if (wrong) {
+		zkl__servers_clear(&servers);
+		return bad(reterr, text, wrong);
+	}
+	*ret = servers;
+	return 0;
+}
+
+void zkl__servers_clear(struct zkl__servers *servers)
+{
+	for (unsigned i = 0; i < servers->count; i++)
+		free(servers->list[i].host);
+	free(servers->list);
+	free(servers->chroot);
+	*servers = (struct zkl__servers){0};
+}
+
+bool zkl__servers_are_numeric(const struct zkl__servers *servers)
+{
+	unsigned char address[sizeof(struct in6_addr)];
+
+	for (unsigned i = 0; i < servers->count; i++)
+		if (inet_pton(AF_INET, servers->list[i].host, address) != 1 &&
+		    inet_pton(AF_INET6, servers->list[i].host, address) != 1)
+			return false;
+	return true;
+}
+
+struct list {
+	char    *text;
+	size_t   length;
+	unsigned count;
+};
+
+static void append(struct list *list, const char *address, const char *port)
+{
+	size_t more = strlen(address) + strlen(port) + 3;
+	char  *text = realloc(list->text, list->length + more);
+
+	if (!text)
+		return; /* with the addresses so far */
+	list->text = text;
+	list->length += (size_t)snprintf(text + list->length, more, "%s%s:%s", list->length ? "," : "", address, port);
+	list->count++;
+}
+
+static void append_host(struct list *list, const struct zkl__server *server)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *found = NULL;
+	char            address[INET6_ADDRSTRLEN + 16];
+
+	if (getaddrinfo(server->host, server->port, &hints, &found) != 0)
+		return;
+	for (const struct addrinfo *a = found; a; a = a->ai_next)
+		if (getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof address, NULL, 0, NI_NUMERICHOST) == 0)
+			append(list, address, server->port);
+	freeaddrinfo(found);
+}
+
+char *zkl__servers_resolve(const struct zkl__servers *servers)
+{
+	struct list list = {0};
+
+	for (unsigned i = 0; i < servers->count; i++)
+		append_host(&list, &servers->list[i]);
+	if (list.count && list.count % 2 == 0) {
+		char *first = strndup(list.text, strcspn(list.text, ","));
+		char *port = first ? strrchr(first, ':') : NULL;
+
+		if (port) {
+			*port = 0;
+			append(&list, first, port + 1);
+		}
+		free(first);
+	}
+	return list.text;
+}

@@ -1,0 +1,934 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A session with its threads.
+ *
+ *     client's threads --mail--> protocol thread --events--> event thread, or zkl_session_process()
+ *                                      |
+ *     calls of the application ----> [mutex] hub, attempts <-- the same functions, whichever thread is first
+ *
+ * The protocol thread empties the mailbox, runs the hub's timers, and makes a new client after an expiry. Names are resolved
+ * on a thread for the occasion. One mutex; none is held while user code runs, but for the log hook. */
+#include <zklock/session.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "error.h"
+#include "path.h"
+#include "servers.h"
+#include "session_core.h"
+
+#define MS                 INT64_C(1000000)
+#define DEFAULT_TIMEOUT_MS 10000
+#define MOST_TIMEOUT_MS    INT64_C(86400000)
+#define RETRY_NS           (500 * MS)
+
+struct waiter {
+	pthread_cond_t       cond;
+	struct zkl__attempt *attempt; /* NULL: anything */
+	struct waiter       *next;
+};
+
+struct zkl_session {
+	struct zkl__hub     hub;
+	pthread_mutex_t     mutex; /* of all below, and of the hub and all that belongs to it */
+	unsigned            references, generation;
+	unsigned            flags;
+	struct zkl__servers servers;
+	char               *auth, *numeric;
+	int64_t             timeout_ms;
+	zkl_log_fn         *log;
+	void               *log_user;
+	int                 log_level;
+
+	struct zkl__client *client; /* NULL: none now */
+	bool                resolving;
+	int64_t             retry_ns; /* when to try again to make a client */
+	int                 wake_fd, timer_fd, event_fd;
+	int64_t             timer_ns; /* what timer_fd is set to */
+	atomic_bool         cancelled;
+
+	pthread_t protocol_thread, event_thread;
+	bool      awake;    /* the protocol thread will look at the hub's next time before it sleeps */
+	bool      stopping; /* the protocol thread shall end */
+	bool      stopped;  /* it has ended the session */
+	bool      silent;   /* no further callback */
+
+	struct zkl__attempt *first_event, *last_event; /* attempts with events */
+	uint64_t             queued_events;
+	pthread_cond_t       events;
+	bool                 calling; /* some callback runs, or is about to */
+	pthread_t            caller;
+	struct zkl__handle  *called;   /* whose; NULL: none */
+	struct zkl__delivery delivery; /* the event of the callback that runs */
+	struct waiter       *waiters;
+};
+
+/* ---- fork ---------------------------------------------------------------------------------------------------------------- */
+
+static atomic_uint    generation; /* how many forks lie between the first process and this one */
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void in_child(void)
+{
+	atomic_fetch_add(&generation, 1);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
+}
+
+static bool is_forked(const zkl_session *s)
+{
+	return s->generation != atomic_load(&generation);
+}
+
+/* ---- clock and waiting ----------------------------------------------------------------------------------------------------- */
+
+static int64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int64_t boot_ns(void)
+{
+	return clock_ns(CLOCK_BOOTTIME);
+}
+
+static void init_cond(pthread_cond_t *cond)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+bool zkl__session_wait(zkl_session *s, struct zkl__attempt *attempt, int64_t until_ns)
+{
+	struct waiter   self = {.attempt = attempt, .next = s->waiters};
+	struct waiter **link = &s->waiters;
+	int             error = 0;
+
+	init_cond(&self.cond);
+	s->waiters = &self;
+	if (until_ns == ZKL__NEVER) {
+		pthread_cond_wait(&self.cond, &s->mutex);
+	} else {
+		int64_t         at = clock_ns(CLOCK_MONOTONIC) + (until_ns - boot_ns());
+		struct timespec limit = {at / 1000000000, at % 1000000000};
+
+		if (at > 0)
+			error = pthread_cond_timedwait(&self.cond, &s->mutex, &limit);
+	}
+	while (*link != &self)
+		link = &(*link)->next;
+	*link = self.next;
+	pthread_cond_destroy(&self.cond);
+	return error != ETIMEDOUT && (until_ns == ZKL__NEVER || boot_ns() < until_ns);
+}
+
+static void wake_waiters(zkl_session *s, const struct zkl__attempt *attempt)
+{
+	for (struct waiter *w = s->waiters; w; w = w->next)
+		if (!attempt || !w->attempt || w->attempt == attempt)
+			pthread_cond_signal(&w->cond);
+}
+
+void zkl__session_changed(zkl_session *s)
+{
+	wake_waiters(s, NULL);
+}
+
+/* ---- the hub's world --------------------------------------------------------------------------------------------------------- */
+
+static int64_t world_now(void *world)
+{
+	(void)world;
+	return boot_ns();
+}
+
+static int64_t world_wall(void *world)
+{
+	(void)world;
+	return clock_ns(CLOCK_REALTIME) / MS;
+}
+
+static struct zkl__uuid world_uuid(void *world)
+{
+	struct zkl__uuid uuid;
+
+	(void)world;
+	while (getrandom(&uuid, sizeof uuid, 0) != (ssize_t)sizeof uuid) {
+	}
+	uuid.high = (uuid.high & ~UINT64_C(0xf000)) | 0x4000;
+	uuid.low = (uuid.low & ~(UINT64_C(3) << 62)) | UINT64_C(1) << 63;
+	return uuid;
+}
+
+static void world_send(void *world, uint64_t party, const struct zkl__request *request)
+{
+	zkl_session *s = world;
+
+	if (s->client)
+		zkl__client_send(s->client, party, request);
+}
+
+static void signal_fd(int fd)
+{
+	uint64_t one = 1;
+	ssize_t  written = write(fd, &one, sizeof one);
+
+	(void)written; /* a full counter is a signal, too */
+}
+
+static void world_wake(void *world)
+{
+	signal_fd(((zkl_session *)world)->wake_fd);
+}
+
+/* Under the mutex. */
+static void world_rearm(void *world)
+{
+	if (!((zkl_session *)world)->awake)
+		world_wake(world);
+}
+
+static void world_absolute(void *world, const char *directory, const char *name, char *ret, size_t size)
+{
+	snprintf(ret, size, "%s%s/%s", ((zkl_session *)world)->servers.chroot, directory, name);
+}
+
+static void world_ready(void *world, struct zkl__attempt *attempt)
+{
+	zkl_session *s = world;
+
+	wake_waiters(s, attempt);
+	if (attempt->queued || !zkl__attempt_has_event(attempt))
+		return;
+	attempt->queued = true;
+	attempt->next_queued = NULL;
+	zkl__attempt_hold(attempt);
+	*(s->last_event ? &s->last_event->next_queued : &s->first_event) = attempt;
+	s->last_event = attempt;
+	s->queued_events++;
+	if (s->flags & ZKL_MANUAL)
+		signal_fd(s->event_fd);
+	else
+		pthread_cond_signal(&s->events);
+}
+
+static void world_log(void *world, int level, const char *id, const char *text, const char *subject)
+{
+	zkl_session *s = world;
+	char         line[400];
+
+	if (!s->log || level > s->log_level)
+		return;
+	snprintf(line, sizeof line, "%s%s%s", subject ? subject : "", subject ? ": " : "", text);
+	s->log(level, id, line, s->log_user);
+}
+
+static const struct zkl__port port = {.now_ns = world_now,
+                                      .wall_ms = world_wall,
+                                      .uuid = world_uuid,
+                                      .send = world_send,
+                                      .wake = world_wake,
+                                      .rearm = world_rearm,
+                                      .absolute = world_absolute,
+                                      .ready = world_ready,
+                                      .log = world_log};
+
+/* ---- client: made, made anew ------------------------------------------------------------------------------------------------- */
+
+static void client_wake(void *arg)
+{
+	world_wake(arg);
+}
+
+static void make_client(zkl_session *s, char *numeric)
+{
+	struct zkl__client_options options = {.servers = numeric,
+	                                      .chroot = s->servers.chroot,
+	                                      .auth = s->auth,
+	                                      .timeout_ms = s->timeout_ms,
+	                                      .now_ns = boot_ns,
+	                                      .wake = client_wake,
+	                                      .wake_arg = s};
+
+	free(s->numeric);
+	s->numeric = numeric;
+	s->client = numeric ? zkl__client_new(&options) : NULL;
+	s->retry_ns = s->client ? ZKL__NEVER : boot_ns() + RETRY_NS;
+	if (!numeric)
+		world_log(s, 4, "resolve", "no address found, trying again", s->servers.list[0].host);
+	else if (!s->client)
+		world_log(s, 3, "client", "the ZooKeeper client cannot be made, trying again", strerror(errno));
+}
+
+static void *resolve(void *arg)
+{
+	zkl_session *s = arg;
+	char        *numeric = zkl__servers_resolve(&s->servers);
+
+	pthread_mutex_lock(&s->mutex);
+	s->resolving = false;
+	if (s->stopping)
+		free(numeric);
+	else
+		make_client(s, numeric);
+	pthread_mutex_unlock(&s->mutex);
+	world_wake(s);
+	zkl__session_drop(s);
+	return NULL;
+}
+
+static void block_signals(sigset_t *before)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+static int start_thread(pthread_t *ret, void *(*run)(void *), void *arg)
+{
+	sigset_t before;
+	int      error;
+
+	block_signals(&before);
+	error = pthread_create(ret, NULL, run, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return error;
+}
+
+static void begin_client(zkl_session *s)
+{
+	pthread_t thread;
+
+	if (zkl__servers_are_numeric(&s->servers)) {
+		make_client(s, zkl__servers_resolve(&s->servers));
+		return;
+	}
+	s->retry_ns = ZKL__NEVER;
+	s->references++;
+	s->resolving = true;
+	if (start_thread(&thread, resolve, s) == 0) {
+		pthread_detach(thread);
+		return;
+	}
+	s->references--;
+	s->resolving = false;
+	s->retry_ns = boot_ns() + RETRY_NS;
+}
+
+/* ---- protocol thread ---------------------------------------------------------------------------------------------------------- */
+
+static void hand_out(zkl_session *s, struct zkl__mail *mail)
+{
+	switch (mail->type) {
+	case ZKL__MAIL_CONNECTED:
+		if (s->hub.lease.timeout_ns && s->hub.lease.timeout_ns != mail->timeout_ns)
+			world_log(s, 4, "timeout-changed",
+			          "the servers disagree on the session timeout; set them alike", NULL);
+		zkl__hub_link_up(&s->hub, mail->session_id, mail->timeout_ns);
+		zkl__session_changed(s);
+		break;
+	case ZKL__MAIL_DISCONNECTED:
+		zkl__hub_link_down(&s->hub);
+		zkl__session_changed(s);
+		break;
+	case ZKL__MAIL_AUTH_FAILED:
+		world_log(s, 3, "auth-failed", "the servers refused the session's auth", NULL);
+		zkl__hub_refuse(&s->hub, ZKL_EACCES);
+		zkl__session_changed(s);
+		break;
+	case ZKL__MAIL_REPLY:
+		zkl__hub_reply(&s->hub, mail->party, &mail->reply);
+		break;
+	case ZKL__MAIL_GONE:
+	case ZKL__MAIL_CHANGED:
+		zkl__hub_watch(&s->hub, mail->party, mail->type == ZKL__MAIL_GONE, mail->reply.name);
+		break;
+	case ZKL__MAIL_LOST:
+	case ZKL__MAIL_EXPIRED: /* not here */
+		break;
+	}
+}
+
+/* What is left of a client whose session is over. Nothing of it says anything about the next session. */
+static void discard(zkl_session *s, struct zkl__mail *mail)
+{
+	for (struct zkl__mail *next; mail; mail = next) {
+		next = mail->next;
+		if (mail->type == ZKL__MAIL_REPLY) {
+			mail->reply.result = ZKL__UNKNOWN;
+			hand_out(s, mail);
+		}
+		zkl__mail_free(mail);
+	}
+}
+
+static void end_client(zkl_session *s)
+{
+	struct zkl__client *client = s->client;
+	struct zkl__mail   *left;
+
+	s->client = NULL;
+	zkl__hub_expired(&s->hub);
+	zkl__session_changed(s);
+	pthread_mutex_unlock(&s->mutex);
+	left = zkl__client_free(client);
+	pthread_mutex_lock(&s->mutex);
+	discard(s, left);
+}
+
+static void empty_mailbox(zkl_session *s)
+{
+	struct zkl__mail *mail = s->client ? zkl__client_take(s->client) : NULL;
+
+	for (struct zkl__mail *next; mail; mail = next) {
+		next = mail->next;
+		if (mail->type == ZKL__MAIL_EXPIRED || mail->type == ZKL__MAIL_LOST) {
+			world_log(s, 4, "expired",
+			          mail->type == ZKL__MAIL_EXPIRED ? "the session is over, opening a new one"
+			                                          : "out of memory, opening a new session",
+			          NULL);
+			zkl__mail_free(mail);
+			discard(s, next);
+			end_client(s);
+			if (!s->stopping)
+				begin_client(s);
+			return;
+		}
+		hand_out(s, mail);
+		zkl__mail_free(mail);
+	}
+}
+
+static void set_timer(zkl_session *s)
+{
+	int64_t           at = zkl__hub_next_ns(&s->hub);
+	struct itimerspec spec = {0};
+
+	if (s->retry_ns < at)
+		at = s->retry_ns;
+	if (at == s->timer_ns)
+		return;
+	s->timer_ns = at;
+	if (at != ZKL__NEVER) {
+		at = at > 1 ? at : 1; /* 0 would stop it */
+		spec.it_value = (struct timespec){at / 1000000000, at % 1000000000};
+	}
+	timerfd_settime(s->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+static void drain(int fd)
+{
+	uint64_t count;
+	ssize_t  got = read(fd, &count, sizeof count);
+
+	(void)got;
+}
+
+static void do_what_is_due(zkl_session *s)
+{
+	empty_mailbox(s);
+	if (atomic_load(&s->cancelled) && s->hub.refused != ZKL_ECANCELED) {
+		zkl__hub_refuse(&s->hub, ZKL_ECANCELED);
+		zkl__session_changed(s);
+	}
+	if (!s->client && !s->resolving && boot_ns() >= s->retry_ns)
+		begin_client(s);
+	zkl__hub_timer(&s->hub);
+}
+
+static void *run_protocol(void *arg)
+{
+	zkl_session  *s = arg;
+	struct pollfd fds[] = {{.fd = s->wake_fd, .events = POLLIN}, {.fd = s->timer_fd, .events = POLLIN}};
+
+	pthread_mutex_lock(&s->mutex);
+	s->awake = true;
+	begin_client(s);
+	while (!s->stopping) {
+		set_timer(s);
+		s->awake = false;
+		pthread_mutex_unlock(&s->mutex);
+		poll(fds, 2, -1);
+		if (fds[0].revents)
+			drain(s->wake_fd);
+		pthread_mutex_lock(&s->mutex);
+		s->awake = true;
+		if (fds[1].revents) {
+			drain(s->timer_fd);
+			s->timer_ns = 0;
+		}
+		do_what_is_due(s);
+	}
+	if (s->client)
+		end_client(s);
+	else
+		zkl__hub_expired(&s->hub);
+	s->stopped = true;
+	zkl__session_changed(s);
+	pthread_mutex_unlock(&s->mutex);
+	zkl__session_drop(s);
+	return NULL;
+}
+
+/* ---- events -------------------------------------------------------------------------------------------------------------------- */
+
+static struct zkl__attempt *next_with_events(zkl_session *s)
+{
+	struct zkl__attempt *attempt = s->first_event;
+
+	s->first_event = attempt->next_queued;
+	if (!s->first_event)
+		s->last_event = NULL;
+	attempt->queued = false;
+	s->queued_events--;
+	return attempt;
+}
+
+/* All events of the oldest attempt that has some, which must exist; returns how many. */
+static int deliver(zkl_session *s)
+{
+	struct zkl__attempt *attempt = next_with_events(s);
+	int                  count = 0;
+
+	while (!s->silent && zkl__attempt_next_event(attempt, &s->delivery)) {
+		s->called = attempt->handle;
+		pthread_mutex_unlock(&s->mutex);
+		s->delivery.on_event(&s->delivery.event, s->delivery.user);
+		pthread_mutex_lock(&s->mutex);
+		s->called = NULL;
+		count++;
+		zkl__session_changed(s);
+	}
+	zkl__attempt_drop(attempt);
+	return count;
+}
+
+static void *run_events(void *arg)
+{
+	zkl_session *s = arg;
+
+	pthread_mutex_lock(&s->mutex);
+	s->caller = pthread_self();
+	s->calling = true;
+	for (;;) {
+		if (s->first_event)
+			deliver(s);
+		else if (s->stopped || s->silent)
+			break;
+		else
+			pthread_cond_wait(&s->events, &s->mutex);
+	}
+	pthread_mutex_unlock(&s->mutex);
+	return NULL;
+}
+
+int zkl_session_process(zkl_session *s)
+{
+	int count = 0;
+	int r = zkl__session_usable(s, NULL);
+
+	if (r < 0 || !(s->flags & ZKL_MANUAL))
+		return r < 0 ? r : ZKL_EINVAL;
+	pthread_mutex_lock(&s->mutex);
+	if (s->calling) {
+		r = pthread_equal(s->caller, pthread_self()) ? ZKL_EDEADLK : ZKL_ESTATE;
+		pthread_mutex_unlock(&s->mutex);
+		return r;
+	}
+	s->caller = pthread_self();
+	s->calling = true;
+	/* Those that are there now, so that it ends. */
+	for (uint64_t left = s->queued_events; left && s->first_event; left--)
+		count += deliver(s);
+	s->calling = false;
+	if (!s->first_event)
+		drain(s->event_fd);
+	pthread_mutex_unlock(&s->mutex);
+	return count;
+}
+
+int zkl_session_fd(const zkl_session *s)
+{
+	int r = zkl__session_usable(s, NULL);
+
+	if (r < 0)
+		return r;
+	return s->flags & ZKL_MANUAL ? s->event_fd : ZKL_EINVAL;
+}
+
+/* ---- for lock and election ------------------------------------------------------------------------------------------------------- */
+
+int zkl__session_usable(const zkl_session *s, zkl_error *reterr)
+{
+	if (!s)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "the session is NULL");
+	if (is_forked(s))
+		return zkl__error(reterr, ZKL_EFORKED, 0, 0,
+		                  "the session belongs to the parent process; open one in the child");
+	return 0;
+}
+
+static bool in_callback(const zkl_session *s)
+{
+	return s->called && pthread_equal(s->caller, pthread_self());
+}
+
+int zkl__session_may_block(zkl_session *s, zkl_error *reterr)
+{
+	bool inside;
+
+	pthread_mutex_lock(&s->mutex);
+	inside = in_callback(s);
+	pthread_mutex_unlock(&s->mutex);
+	if (inside)
+		return zkl__error(reterr, ZKL_EDEADLK, 0, 0,
+		                  "a callback may not wait; use zkl_lock_start() and a timeout of 0");
+	return 0;
+}
+
+void zkl__session_lock(zkl_session *s)
+{
+	pthread_mutex_lock(&s->mutex);
+}
+
+void zkl__session_unlock(zkl_session *s)
+{
+	pthread_mutex_unlock(&s->mutex);
+}
+
+struct zkl__hub *zkl__session_hub(zkl_session *s)
+{
+	return &s->hub;
+}
+
+size_t zkl__session_chroot_length(const zkl_session *s)
+{
+	return strlen(s->servers.chroot);
+}
+
+void zkl__session_await_callback(zkl_session *s, const struct zkl__handle *handle)
+{
+	while (s->called == handle && !in_callback(s))
+		zkl__session_wait(s, NULL, ZKL__NEVER);
+}
+
+void zkl__session_hold(zkl_session *s)
+{
+	s->references++;
+}
+
+/* ---- life --------------------------------------------------------------------------------------------------------------------- */
+
+static void free_memory(zkl_session *s)
+{
+	for (struct zkl__attempt *a = s->hub.first, *next; a; a = next) {
+		next = a->next;
+		free(a);
+	}
+	zkl__hub_clear(&s->hub);
+	zkl__servers_clear(&s->servers);
+	if (s->auth)
+		explicit_bzero(s->auth, strlen(s->auth));
+	free(s->auth);
+	free(s->numeric);
+	free(s);
+}
+
+static void free_session(zkl_session *s)
+{
+	int fds[] = {s->wake_fd, s->timer_fd, s->event_fd};
+
+	for (unsigned i = 0; i < sizeof fds / sizeof *fds; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	pthread_cond_destroy(&s->events);
+	pthread_mutex_destroy(&s->mutex);
+	free_memory(s);
+}
+
+void zkl__session_drop(zkl_session *s)
+{
+	unsigned left;
+
+	/* In a child nobody else is there, and the mutex may be held by a thread that is not. */
+	if (is_forked(s)) {
+		if (--s->references == 0)
+			free_memory(s);
+		return;
+	}
+	pthread_mutex_lock(&s->mutex);
+	left = --s->references;
+	pthread_mutex_unlock(&s->mutex);
+	if (!left)
+		free_session(s);
+}
+
+static int check_times(const zkl_session_options *o, zkl_error *reterr)
+{
+	int64_t                  timeout = o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS, least;
+	struct zkl__lease_options lease = {o->margin_ms * MS, o->heartbeat_ms * MS, o->tick_ms * MS};
+
+	if (timeout < 100 || timeout > MOST_TIMEOUT_MS)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "timeout_ms is %" PRId64 ", possible are 100 to %" PRId64,
+		                  o->timeout_ms, MOST_TIMEOUT_MS);
+	if (o->op_ms < 0 || o->margin_ms < 0 || o->heartbeat_ms < 0 || o->tick_ms < 0 ||
+	    o->op_ms > MOST_TIMEOUT_MS || o->margin_ms > timeout || o->heartbeat_ms > timeout ||
+	    o->tick_ms > MOST_TIMEOUT_MS)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "op_ms, margin_ms, heartbeat_ms and tick_ms must be 0 (the default) or positive, and "
+		                  "margin and heartbeat below timeout_ms");
+	least = zkl__lease_check_options(&lease, timeout * MS);
+	if (least < 0)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "heartbeat_ms must be from T/24 to T/2 and margin_ms at most 5T/8 with T = %" PRId64
+		                  " ms",
+		                  timeout);
+	if (least > 0)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "margin_ms is too small for this heartbeat and tick: it must be at least %" PRId64,
+		                  (least + MS - 1) / MS);
+	return 0;
+}
+
+static int check_options(const zkl_session_options *o, zkl_error *reterr)
+{
+	const char *colon;
+
+	if (!o)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "the options are NULL; servers must be named");
+	if (o->size < sizeof *o)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "zkl_session_options.size is %zu, not %zu: use ZKL_SESSION_OPTIONS_INIT", o->size,
+		                  sizeof *o);
+	if (o->flags & ~ZKL_MANUAL)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_session_options.flags has unknown bits: %#x", o->flags);
+	colon = o->auth ? strchr(o->auth, ':') : NULL;
+	if (o->auth && (!colon || strncmp(o->auth, "digest:", 7) != 0 || !strchr(colon + 1, ':')))
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "auth must have the form digest:user:password");
+	return check_times(o, reterr);
+}
+
+static void identify(struct zkl__identity *who, const char *name)
+{
+	char host[sizeof who->host] = "?";
+
+	if (gethostname(host, sizeof host - 1) < 0)
+		snprintf(host, sizeof host, "?");
+	if (!name || !*name)
+		name = program_invocation_short_name;
+	zkl__printable(who->host, sizeof who->host, host, strlen(host));
+	zkl__printable(who->program, sizeof who->program, name, strlen(name));
+	who->pid = getpid();
+}
+
+static zkl_session *new_session(const zkl_session_options *o)
+{
+	zkl_session *s = calloc(1, sizeof *s);
+
+	if (!s)
+		return NULL;
+	zkl__hub_init(&s->hub, &port, s);
+	s->hub.lease_options = (struct zkl__lease_options){o->margin_ms * MS, o->heartbeat_ms * MS, o->tick_ms * MS};
+	s->timeout_ms = o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
+	s->hub.timeout_asked_ns = s->timeout_ms * MS;
+	s->hub.op_ns = (o->op_ms ? o->op_ms : s->timeout_ms / 2) * MS;
+	zkl__lease_begin(&s->hub.lease, &s->hub.lease_options);
+	identify(&s->hub.identity, o->name);
+	pthread_mutex_init(&s->mutex, NULL);
+	init_cond(&s->events);
+	s->references = 1;
+	s->generation = atomic_load(&generation);
+	s->flags = o->flags;
+	s->log = o->log;
+	s->log_user = o->log_user;
+	s->log_level = o->log_level;
+	s->retry_ns = ZKL__NEVER;
+	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	s->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	s->event_fd = o->flags & ZKL_MANUAL ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+	return s;
+}
+
+static int start_threads(zkl_session *s, zkl_error *reterr)
+{
+	bool events = !(s->flags & ZKL_MANUAL);
+	int  error;
+
+	if (events) {
+		error = start_thread(&s->event_thread, run_events, s);
+		if (error)
+			return zkl__error(reterr, ZKL_ESYS, 0, error, "cannot start a thread: %s", strerror(error));
+	}
+	s->references++; /* the protocol thread's */
+	error = start_thread(&s->protocol_thread, run_protocol, s);
+	if (!error)
+		return 0;
+	s->references--;
+	if (events) {
+		pthread_mutex_lock(&s->mutex);
+		s->silent = true;
+		pthread_cond_signal(&s->events);
+		pthread_mutex_unlock(&s->mutex);
+		pthread_join(s->event_thread, NULL);
+	}
+	return zkl__error(reterr, ZKL_ESYS, 0, error, "cannot start a thread: %s", strerror(error));
+}
+
+int zkl_session_open(const zkl_session_options *options, zkl_session **ret, zkl_error *reterr)
+{
+	zkl_session *s;
+	int          r;
+
+	if (!ret)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "ret is NULL");
+	r = check_options(options, reterr);
+	if (r < 0)
+		return r;
+	pthread_once(&fork_once, watch_forks);
+	s = new_session(options);
+	if (!s)
+		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for a session");
+	r = zkl__servers_parse(&s->servers, options->servers, reterr);
+	if (r == 0 && (s->wake_fd < 0 || s->timer_fd < 0 || ((s->flags & ZKL_MANUAL) && s->event_fd < 0)))
+		r = zkl__error(reterr, ZKL_ESYS, 0, errno, "cannot get a descriptor: %s", strerror(errno));
+	if (r == 0 && options->auth) {
+		s->auth = strdup(options->auth);
+		if (!s->auth)
+			r = zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for a session");
+	}
+	if (r == 0)
+		r = start_threads(s, reterr);
+	if (r < 0) {
+		free_session(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+void zkl_session_cancel(zkl_session *s)
+{
+	if (!s)
+		return;
+	atomic_store(&s->cancelled, true);
+	world_wake(s);
+}
+
+int zkl_session_stats(const zkl_session *session, zkl_stats *ret)
+{
+	zkl_session                *s = (zkl_session *)session;
+	const struct zkl__counters *c;
+	int                         r = zkl__session_usable(s, NULL);
+	int64_t                     left;
+
+	if (r < 0 || !ret || ret->size < sizeof *ret)
+		return r < 0 ? r : ZKL_EINVAL;
+	pthread_mutex_lock(&s->mutex);
+	c = &s->hub.counters;
+	left = zkl__hub_left_ns(&s->hub, 0);
+	ret->connected = s->hub.link;
+	ret->session_id = s->hub.session_id;
+	ret->timeout_ms = s->hub.lease.timeout_ns / MS;
+	ret->lease_ms = left > 0 ? left / MS : -1;
+	ret->granted = c->granted;
+	ret->lost = c->lost;
+	ret->released = c->released;
+	ret->not_held = c->not_held;
+	ret->heartbeats = c->heartbeats;
+	ret->heartbeats_late = c->heartbeats_late;
+	ret->reconnects = c->reconnects;
+	ret->expiries = c->expiries;
+	ret->events_queued = s->queued_events;
+	pthread_mutex_unlock(&s->mutex);
+	return 0;
+}
+
+static bool all_done(const zkl_session *s)
+{
+	for (const struct zkl__attempt *a = s->hub.first; a; a = a->next)
+		if (!a->done)
+			return false;
+	return true;
+}
+
+static void release_all(zkl_session *s)
+{
+	s->hub.closed = true;
+	zkl__hub_refuse(&s->hub, ZKL_ESTATE);
+	for (struct zkl__attempt *a = s->hub.first, *next; a; a = next) {
+		next = a->next;
+		if (a->handle && a->handle->attempt == a)
+			zkl__handle_release(a->handle);
+	}
+}
+
+int zkl_session_close(zkl_session *s, int64_t timeout_ms)
+{
+	int64_t until;
+	bool    joined, clean;
+
+	if (!s)
+		return 0;
+	if (is_forked(s)) {
+		zkl__session_drop(s);
+		return ZKL_EFORKED;
+	}
+	if (timeout_ms < ZKL_FOREVER)
+		return ZKL_EINVAL;
+	pthread_mutex_lock(&s->mutex);
+	if (in_callback(s)) {
+		pthread_mutex_unlock(&s->mutex);
+		return ZKL_EDEADLK;
+	}
+	until = timeout_ms == ZKL_FOREVER ? ZKL__NEVER : boot_ns() + timeout_ms * MS;
+	release_all(s);
+	while (!all_done(s) && zkl__session_wait(s, NULL, until)) {
+	}
+	clean = all_done(s);
+	s->stopping = true;
+	world_wake(s);
+	while (!s->stopped && zkl__session_wait(s, NULL, until)) {
+	}
+	joined = s->stopped;
+	/* The events so far are delivered, unless there is no time for it. */
+	if (!joined)
+		s->silent = true;
+	pthread_cond_signal(&s->events);
+	pthread_mutex_unlock(&s->mutex);
+	if (!(s->flags & ZKL_MANUAL))
+		pthread_join(s->event_thread, NULL);
+	pthread_mutex_lock(&s->mutex);
+	s->silent = true;
+	while (s->called)
+		zkl__session_wait(s, NULL, ZKL__NEVER);
+	pthread_mutex_unlock(&s->mutex);
+	if (joined)
+		pthread_join(s->protocol_thread, NULL);
+	else
+		pthread_detach(s->protocol_thread);
+	zkl__session_drop(s);
+	return joined && clean ? 0 : ZKL_ETIMEDOUT;
+}
