@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers as containers, by the repository's docker-compose.yml.
+
+Compose only brings them up. What comes after goes to the engine by id: compose takes a second for what the engine does in
+a tenth, and it finds nothing once its file has changed. Everything that belongs to an ensemble carries compose's label of
+the project, so that the end needs no state."""
+
+import os
+import subprocess
+import time
+
+import image
+import wire
+from ensemble import Fail, PortTaken, Unsupported, check_ports, signals_held, tool, wait_until_served
+
+NAME = "compose"
+TOP = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
+
+# How long a healed server may take to go on with its old connections before it is started anew.
+HEAL_S = 2.0
+
+
+def engine_runs():
+    try:
+        return subprocess.run(["docker", "version", "--format", "{{.Server.Version}}"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=10,
+                              check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def _compose():
+    """The plugin where there is one, else the older command."""
+    for command in (["docker", "compose"], ["docker-compose"]):
+        try:
+            tool(command + ["version"])
+            return command
+        except Fail:
+            continue
+    raise Fail("neither `docker compose` nor `docker-compose` is installed")
+
+
+def _project(state):
+    return "zklock-" + state["name"]
+
+
+def _of_project(state):
+    return "label=com.docker.compose.project=" + _project(state)
+
+
+def ports(count, base):
+    if count > 3:
+        raise Fail("docker-compose.yml has three servers")
+    chosen = [base + i for i in range(count)]
+    check_ports(chosen)
+    return chosen
+
+
+def prepare():
+    """What may take minutes and leaves nothing of the ensemble behind when it is broken off."""
+    return image.find()
+
+
+def up(state):
+    env = dict(os.environ)
+    env.update({
+        "ZKLOCK_IMAGE": image.find(),
+        "ZKLOCK_TICK_MS": str(state["tick_ms"]),
+        "ZKLOCK_SYNC_LIMIT": str(state["sync_limit"]),
+        "ZKLOCK_PEERS": " ".join("server.%d=peer%d:2888:3888;2181" % (i, i) for i in state.numbers),
+    })
+    for i in state.numbers:
+        env["ZKLOCK_PORT%d" % i] = str(state.port(i))
+    services = ["zk%d" % i for i in state.numbers]
+    command = _compose() + ["-f", os.path.join(TOP, "docker-compose.yml"), "-p", _project(state), "up", "-d"]
+    try:
+        # Broken off in the middle, compose can leave the engine at work on a container that `down` does not see yet.
+        with signals_held():
+            tool(command + services, env=env)
+    except Fail as e:
+        if "already allocated" in str(e) or "already in use" in str(e):
+            raise PortTaken("a port of %s was taken meanwhile" % state.hosts) from None
+        raise
+    found = dict(reversed(line.split()) for line in
+                 tool(["docker", "ps", "-a", "--no-trunc", "--filter", _of_project(state), "--format",
+                       '{{.ID}} {{.Label "com.docker.compose.service"}}']).splitlines())
+    state["containers"] = [found[service] for service in services]
+    state["peers"] = tool(["docker", "network", "ls", "-q", "--no-trunc", "--filter", _of_project(state), "--filter",
+                           "label=com.docker.compose.network=peers"]).strip()
+    state.save()
+
+
+def _container(state, number):
+    return state["containers"][number - 1]
+
+
+def still_alive(state):
+    def check():
+        ended = tool(["docker", "ps", "-aq", "--filter", _of_project(state), "--filter", "status=exited"]).split()
+        if ended:
+            logs = subprocess.run(["docker", "logs", "--tail", "5", ended[0]], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, timeout=60, check=False).stdout
+            raise Fail("a server ended: " + logs.decode(errors="replace").strip().replace("\n", " / "))
+    return check
+
+
+def down(state):
+    # A container's own volumes go with it, the named ones afterwards.
+    for kind, find, remove in (("container", ["docker", "ps", "-aq"], ["docker", "rm", "-f", "-v"]),
+                               ("network", ["docker", "network", "ls", "-q"], ["docker", "network", "rm"]),
+                               ("volume", ["docker", "volume", "ls", "-q"], ["docker", "volume", "rm", "-f"])):
+        for _ in range(3):
+            left = tool(find + ["--filter", _of_project(state)]).split()
+            if not left:
+                break
+            try:
+                tool(remove + left)
+            except Fail:
+                # The engine reports a container that is just going away; whether it is gone is what counts.
+                time.sleep(0.2)
+        else:
+            raise Fail("a %s of %s is left over: %s" % (kind, _project(state), " ".join(left)))
+
+
+def pause(state, number):
+    tool(["docker", "pause", _container(state, number)])
+
+
+def resume(state, number):
+    tool(["docker", "unpause", _container(state, number)])
+
+
+def kill(state, number):
+    tool(["docker", "kill", "-s", "KILL", _container(state, number)])
+
+
+def start(state, number):
+    tool(["docker", "start", _container(state, number)])
+    wait_until_served(state, [number])
+
+
+def cut(state, number):
+    if state["servers"] == 1:
+        raise Unsupported("cut: a single server has no peers")
+    tool(["docker", "network", "disconnect", state["peers"], _container(state, number)])
+
+
+def heal(state, number):
+    container = _container(state, number)
+    try:
+        tool(["docker", "network", "connect", "--alias", "peer%d" % number, state["peers"], container])
+    except Fail as e:
+        if "already exists" not in str(e):
+            raise
+    # With the address that it had (mostly so) its connections go on where they stopped, unless they have timed out.
+    deadline = time.monotonic() + HEAL_S
+    while not wire.commits(state.port(number), 0.5):
+        if time.monotonic() > deadline:
+            tool(["docker", "restart", "-t", "0", container])
+            break
+        time.sleep(0.05)
+    wait_until_served(state, [number])

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which image the compose backend runs, and how it is had.
+
+In this order: ZKLOCK_TEST_IMAGE where it is set; the official image where it is present; the local image where it was
+built before; the official image by a pull; the local image, built now. The local one is ZooKeeper from Debian trixie
+(3.9.3): bookworm's 3.8.0 loses wake-ups in a quorum (ZOOKEEPER-4537)."""
+
+import fcntl
+import hashlib
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from ensemble import Fail, say
+
+OFFICIAL = "zookeeper:3.9"
+SUITE = "trixie"
+PACKAGES = "libzookeeper-java,default-jre-headless"
+ENTRYPOINT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "entrypoint.sh")
+
+# A registry that is out of reach can leave a pull without a word for minutes; one that answers says so at once, and
+# then a slow line is given its time.
+FIRST_WORD_S = 15
+PULL_S = 900
+BUILD_S = 1200
+
+# Without the manual pages of /usr/share/man the JRE's configuration fails, so those stay.
+MMDEBSTRAP = [
+    "mmdebstrap", "--variant=essential", "--include=" + PACKAGES, "--dpkgopt=force-unsafe-io",
+    "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
+    '--aptopt=Apt::Install-Recommends "false"',
+]
+
+
+def _local():
+    """The local image's name. It changes with the recipe, so that a changed one is built anew."""
+    with open(ENTRYPOINT, "rb") as f:
+        recipe = hashlib.sha256(f.read() + repr(MMDEBSTRAP).encode()).hexdigest()
+    return "zklock-zookeeper:%s-%s" % (SUITE, recipe[:12])
+
+
+def _present(name):
+    return subprocess.run(["docker", "image", "inspect", name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          timeout=60, check=False).returncode == 0
+
+
+def _pull(name):
+    """True when it was pulled."""
+    say("pulling %s" % name)
+    deadline = time.monotonic() + PULL_S
+    with subprocess.Popen(["docker", "pull", name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as pull:
+        try:
+            if not select.select([pull.stdout], [], [], FIRST_WORD_S)[0]:
+                return False
+            while time.monotonic() < deadline:
+                if select.select([pull.stdout], [], [], 1)[0] and not os.read(pull.stdout.fileno(), 65536):
+                    return pull.wait() == 0
+            return False
+        finally:
+            pull.kill()
+
+
+def _build(name):
+    if not shutil.which("mmdebstrap"):
+        raise Fail("%s cannot be pulled and mmdebstrap, which builds a local image, is not installed" % OFFICIAL)
+    say("building %s from Debian %s, once; it takes a minute or two" % (name, SUITE))
+    mode = ["--mode=root"] if os.geteuid() == 0 else []
+    with tempfile.TemporaryDirectory(prefix="zklock-image-") as folder:
+        # The name inside the image is the name of the file that is copied in.
+        entrypoint = os.path.join(folder, "docker-entrypoint.sh")
+        shutil.copy(ENTRYPOINT, entrypoint)
+        os.chmod(entrypoint, 0o755)
+        tarball = os.path.join(folder, "root.tar")
+        log = os.path.join(folder, "log")
+        env = dict(os.environ, TMPDIR=folder, DEBIAN_FRONTEND="noninteractive")
+        with open(log, "wb") as out:
+            code = subprocess.run(MMDEBSTRAP + mode + ["--customize-hook=copy-in %s /" % entrypoint, SUITE, tarball],
+                                  stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, timeout=BUILD_S,
+                                  check=False).returncode
+        if code:
+            with open(log, errors="replace") as f:
+                sys.stderr.write("".join(f.readlines()[-20:]))
+            raise Fail("mmdebstrap failed with status %d" % code)
+        imported = subprocess.run(
+            ["docker", "import", "-c", 'ENTRYPOINT ["/docker-entrypoint.sh"]', "-c", 'VOLUME ["/data", "/datalog"]',
+             tarball, name], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            timeout=BUILD_S, check=False)
+        if imported.returncode:
+            raise Fail("docker import: " + imported.stderr.decode(errors="replace").strip())
+
+
+def find(build=True):
+    """The name of an image that is present, or None where it must be built and build is False."""
+    wanted = os.environ.get("ZKLOCK_TEST_IMAGE")
+    if wanted:
+        if not _present(wanted) and not _pull(wanted):
+            raise Fail("the image %s of ZKLOCK_TEST_IMAGE is neither present nor can it be pulled" % wanted)
+        return wanted
+    local = _local()
+    for name in (OFFICIAL, local):
+        if _present(name):
+            return name
+    # Two that start side by side on a fresh machine build one image.
+    with open(ENTRYPOINT, "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _present(local):
+            return local
+        if _pull(OFFICIAL):
+            return OFFICIAL
+        if not build:
+            return None
+        _build(local)
+    return local
