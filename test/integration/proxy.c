@@ -5,7 +5,6 @@
  *     client --> up.in --[rule]--> up.out --> server
  *     client <-- down.out <--[rule]-- down.in <-- server
  */
-#define _GNU_SOURCE
 #include "proxy.h"
 
 #include <arpa/inet.h>

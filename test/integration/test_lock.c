@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lock as its header describes it: grants, tokens, events, errors, timeouts, closing. */
-#define _GNU_SOURCE
 #include "harness.h"
 
 #include <errno.h>
@@ -877,11 +876,12 @@ typedef struct releaser {
 static void *release_all_the_time(void *arg)
 {
 	releaser *r = arg;
+	unsigned  random = (unsigned)now_ns();
 	while (!atomic_load(&r->stop)) {
 		int rc = zkl_lock_release(r->lock, 0, NULL);
 		if (rc != ZKL_OK && rc != ZKL_ENOTHELD)
 			r->wrong = rc;
-		nanosleep(&(struct timespec){0, 700000}, NULL); /* about a round trip, so that it meets every step */
+		nanosleep(&(struct timespec){0, rand_r(&random) % 8000000}, NULL); /* some round trips, so that it meets every step */
 	}
 	return NULL;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The instruments themselves: the proxy does what it says, and the observer sees it. */
-#define _GNU_SOURCE
 #include "harness.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The queue: who is served when, who wakes whom, and what foreign nodes and operators do to it. */
-#define _GNU_SOURCE
 #include "harness.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests of which nobody knows whether they were carried out: no node too many, none left behind, nobody stuck. */
-#define _GNU_SOURCE
 #include "harness.h"
 
 #include <stdio.h>
@@ -38,19 +37,18 @@ static void remote_close(remote *r)
 	recorder_free(&r->events);
 }
 
-/* Arms a rule in front of each server: at the first such request, wherever the session is connected. */
-static void arm_all(net *n, const proxy_rule *rule)
+/* The proxy that the session is connected through. */
+static proxy *way_of(remote *r)
 {
-	for (size_t i = 0; i < n->count; i++)
-		proxy_arm(n->at[i], rule);
-}
-
-static bool any_struck(net *n)
-{
-	for (size_t i = 0; i < n->count; i++)
-		if (proxy_wait_struck(n->at[i], 0))
-			return true;
-	return false;
+	zkl_stats stats = ZKL_STATS_INIT;
+	int64_t   id;
+	char      password[16];
+	zkl_session_stats(r->s, &stats);
+	for (size_t i = 0; i < r->n.count; i++)
+		if (proxy_session(r->n.at[i], &id, password) && id == stats.session_id)
+			return r->n.at[i];
+	CU_FAIL_FATAL("the session is connected through no proxy");
+	return NULL;
 }
 
 /* ---- the create ---- */
@@ -68,12 +66,13 @@ static void lost_create_makes_one_node(void)
 				remote_open(&r, count);
 				if (directory_there)
 					EXPECT_INT(zkclient_make_directory(observer(), r.path.text), ZOK);
-				arm_all(&r.n, &(proxy_rule){.op = OP_CREATE2,
-				                            .nth = 1,
-				                            .act = acts[i],
-				                            .door = count > 1 ? PROXY_REFUSING : PROXY_OPEN});
+				proxy *way = way_of(&r);
+				proxy_arm(way, &(proxy_rule){.op = OP_CREATE2,
+				                             .nth = 1,
+				                             .act = acts[i],
+				                             .door = count > 1 ? PROXY_REFUSING : PROXY_OPEN});
 				EXPECT_RC(zkl_lock_acquire(r.lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
-				EXPECT_TRUE(any_struck(&r.n));
+				EXPECT_TRUE(proxy_wait_struck(way, 0));
 				EXPECT_INT(zkclient_count(observer(), r.path.text), 1);
 				struct Stat stat;
 				EXPECT_INT(zkclient_stat(observer(), grant.node, &stat), ZOK);
@@ -163,7 +162,7 @@ static void cuts_during_the_search_for_a_lost_create(void)
 		proxy_arm(r.n.at[0], &(proxy_rule){.op = OP_ANY, .nth = nth, .act = nth % 2 ? PROXY_LOSE_REPLY : PROXY_CUT_BEFORE});
 		proxy_set_door(r.n.at[0], PROXY_OPEN);
 		EXPECT_RC(acquirer_join(&a), ZKL_OK);
-		bool struck = any_struck(&r.n);
+		bool struck = proxy_wait_struck(r.n.at[0], 0);
 		proxy_arm(r.n.at[0], NULL);
 		EXPECT_INT(zkclient_count(observer(), r.path.text), 1);
 		EXPECT_RC(zkl_lock_release(r.lock, ENOUGH_MS, NULL), ZKL_OK);
@@ -239,7 +238,7 @@ static void lost_delete_is_made_again(void)
 		EXPECT_RC(zkl_lock_acquire(r.lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
 		proxy_arm(r.n.at[0], &(proxy_rule){.op = OP_DELETE, .nth = 1, .act = acts[i]});
 		EXPECT_RC(zkl_lock_release(r.lock, ENOUGH_MS, NULL), ZKL_OK);
-		EXPECT_TRUE(any_struck(&r.n));
+		EXPECT_TRUE(proxy_wait_struck(r.n.at[0], 0));
 		EXPECT_INT(zkclient_count(observer(), r.path.text), 0);
 		remote_close(&r);
 	}
@@ -253,6 +252,7 @@ static void new_attempt_while_the_old_delete_is_unknown(void)
 	zkl_grant first = {0}, second = {0};
 	remote_open(&r, 1);
 	EXPECT_RC(zkl_lock_acquire(r.lock, ENOUGH_MS, &first, NULL), ZKL_OK);
+	EXPECT_TRUE(recorder_wait(&r.events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
 	proxy_arm(r.n.at[0], &(proxy_rule){.op = OP_DELETE, .nth = 1, .act = PROXY_LOSE_REPLY, .door = PROXY_REFUSING});
 	EXPECT_RC(zkl_lock_release(r.lock, 0, NULL), ZKL_OK);
 	EXPECT_TRUE(proxy_wait_struck(r.n.at[0], ENOUGH_MS));
@@ -276,6 +276,7 @@ static bool live_with_a_fault(int k, proxy_act act)
 	zkl_session *other = session_open(all_servers(), SESSION_MS);
 	zkl_grant    grant = {0};
 	acquirer     a;
+	unsigned     failures = CU_get_number_of_failures();
 	remote_open(&r, 1);
 	zkl_lock *held = lock_new(other, r.path.text, NULL);
 	EXPECT_RC(zkl_lock_acquire(held, ENOUGH_MS, &grant, NULL), ZKL_OK);
@@ -292,8 +293,8 @@ static bool live_with_a_fault(int k, proxy_act act)
 	EXPECT_TRUE(recorder_wait(&r.events, ZKL_EV_ENDED, 1, ENOUGH_MS, NULL));
 	EXPECT_INT(recorder_count(&r.events, ZKL_EV_LOST), 0);
 	EXPECT_INT(recorder_count(&r.events, ZKL_EV_GRANTED), 1);
-	bool struck = any_struck(&r.n);
-	if (CU_get_number_of_failure_records() > 0)
+	bool struck = proxy_wait_struck(r.n.at[0], 0);
+	if (CU_get_number_of_failures() > failures)
 		fprintf(stderr, "by request %d, act %d\n", k, (int)act);
 	zkl_lock_free(held);
 	zkl_session_close(other, ENOUGH_MS);
@@ -338,7 +339,7 @@ static void try_of_a_free_lock_with_a_fault_at_every_request(void)
 			EXPECT_INT(zkclient_count(observer(), r.path.text), 1);
 			EXPECT_RC(zkl_lock_release(r.lock, ENOUGH_MS, NULL), ZKL_OK);
 			EXPECT_INT(zkclient_count(observer(), r.path.text), 0);
-			struck = any_struck(&r.n);
+			struck = proxy_wait_struck(r.n.at[0], 0);
 			remote_close(&r);
 		}
 }
@@ -351,6 +352,7 @@ static void leaving_at_every_request_leaves_no_node(void)
 			remote       r;
 			zkl_session *other = session_open(all_servers(), SESSION_MS);
 			zkl_grant    grant;
+			unsigned     failures = CU_get_number_of_failures();
 			remote_open(&r, 1);
 			zkl_lock *held = lock_new(other, r.path.text, NULL);
 			if (behind)
@@ -358,11 +360,14 @@ static void leaving_at_every_request_leaves_no_node(void)
 			proxy_arm(r.n.at[0], &(proxy_rule){.op = OP_ANY, .nth = k, .act = PROXY_HOLD_REQUEST});
 			EXPECT_RC(zkl_lock_start(r.lock, ZKL_FOREVER, NULL), ZKL_OK);
 			struck = proxy_wait_struck(r.n.at[0], 1000);
+			proxy_arm(r.n.at[0], NULL);
 			EXPECT_RC(zkl_lock_release(r.lock, 0, NULL), ZKL_OK);
 			if (k % 2)
 				net_cut(&r.n); /* the held request is gone with its connection, or else it goes on */
 			net_hold(&r.n, 0);
 			EVENTUALLY(zkclient_count(observer(), r.path.text) == behind, ENOUGH_MS);
+			if (CU_get_number_of_failures() > failures)
+				fprintf(stderr, "released at request %d, %s\n", k, behind ? "behind another" : "alone");
 			EXPECT_TRUE(recorder_wait(&r.events, ZKL_EV_ENDED, 1, ENOUGH_MS, NULL));
 			zkl_lock_free(held);
 			zkl_session_close(other, ENOUGH_MS);
