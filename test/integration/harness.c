@@ -473,49 +473,70 @@ void prober_stop(prober *p)
 
 /* ---- servers ---- */
 
-/* Exit status, or 127 when it cannot be run. What it prints goes to out (NULL: to standard error). */
-static int run_zk(const char *verb, int server, char *out, size_t size)
+static struct {
+	pid_t pid; /* -1: it could not be run */
+	int   out; /* what it prints; -1: goes to standard error */
+} zk_running;
+
+static void zk_begin(const char *verb, int server, bool keep_output)
 {
 	const char *command = getenv("ZKLOCK_TEST_ZK");
 	char        number[16];
-	int         ends[2], status = 0;
-	pid_t       pid;
+	int         ends[2];
 	snprintf(number, sizeof number, "%d", server);
 	if (command == NULL)
 		command = "test/ensemble/zk";
 	char *argv[] = {(char *)(uintptr_t)command, (char *)(uintptr_t)verb, server > 0 ? number : NULL, NULL};
-	if (pipe2(ends, O_CLOEXEC) < 0)
-		return 127;
+	CU_ASSERT_FATAL(pipe2(ends, O_CLOEXEC) == 0);
 	posix_spawn_file_actions_t files;
 	posix_spawn_file_actions_init(&files);
-	posix_spawn_file_actions_adddup2(&files, out != NULL ? ends[1] : STDERR_FILENO, STDOUT_FILENO);
-	int rc = posix_spawn(&pid, command, &files, NULL, argv, environ);
+	posix_spawn_file_actions_adddup2(&files, keep_output ? ends[1] : STDERR_FILENO, STDOUT_FILENO);
+	int rc = posix_spawn(&zk_running.pid, command, &files, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&files);
 	close(ends[1]);
-	size_t len = 0;
-	for (ssize_t n; rc == 0 && out != NULL && len + 1 < size && (n = read(ends[0], out + len, size - 1 - len)) > 0;)
-		len += (size_t)n;
-	close(ends[0]);
-	if (out != NULL)
-		out[len] = '\0';
+	zk_running.out = ends[0];
 	if (rc != 0) {
 		fprintf(stderr, "%s: %s\n", command, strerror(rc));
-		return 127;
+		zk_running.pid = -1;
 	}
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+}
+
+/* Exit status; 127: it could not be run. */
+static int zk_end(char *out, size_t size)
+{
+	size_t len = 0;
+	int    status = 127 << 8;
+	for (ssize_t n; len + 1 < size && (n = read(zk_running.out, out + len, size - 1 - len)) > 0;)
+		len += (size_t)n;
+	out[len] = '\0';
+	close(zk_running.out);
+	while (zk_running.pid > 0 && waitpid(zk_running.pid, &status, 0) < 0 && errno == EINTR)
 		continue;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+void ensemble_begin(const char *verb, int server)
+{
+	zk_begin(verb, server, false);
+}
+
+int ensemble_end(void)
+{
+	char none[1];
+	return zk_end(none, sizeof none);
+}
+
 int ensemble(const char *verb, int server)
 {
-	return run_zk(verb, server, NULL, 0);
+	ensemble_begin(verb, server);
+	return ensemble_end();
 }
 
 int ensemble_leader(void)
 {
 	char out[64];
-	return run_zk("leader", 0, out, sizeof out) == 0 ? atoi(out) : 0;
+	zk_begin("leader", 0, true);
+	return zk_end(out, sizeof out) == 0 ? atoi(out) : 0;
 }
 
 /* ---- the runner ---- */

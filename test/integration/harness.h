@@ -217,6 +217,9 @@ void prober_stop(prober *p);
 
 /* Runs ZKLOCK_TEST_ZK with this verb (and server number, 0: none); its exit status. 77: cannot be done here. */
 int ensemble(const char *verb, int server);
+/* The same in two parts, for something to happen meanwhile. */
+void ensemble_begin(const char *verb, int server);
+int  ensemble_end(void);
 /* Number of the leader, 0 if there is none. */
 int ensemble_leader(void);
 
