@@ -51,12 +51,12 @@ static const char *parse_server(struct zkl__server *ret, const char *text, size_
 			host_end = end;
 		port = host_end;
 	}
-	if (host_end == host)
-		return "a host is missing";
 	if (port < end && *port != ':')
 		return "only a port may follow the ]";
 	if (port < end && memchr(port + 1, ':', (size_t)(end - port - 1)))
 		return "an IPv6 address needs brackets";
+	if (host_end == host)
+		return "a host is missing";
 	if (port < end && !is_port(port + 1, (size_t)(end - port - 1)))
 		return "a port must be a number from 1 to 65535";
 	for (const char *c = host; c < host_end; c++)
