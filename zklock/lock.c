@@ -290,7 +290,7 @@ static int run_query(struct query *q, zkl_error *reterr)
 
 int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_error *reterr)
 {
-	zkl_peer     peer;
+	zkl_peer     peer = {0};
 	struct query q = {.party = {.type = &query_type}, .session = session, .path = path, .peer = &peer};
 	int          r = zkl__session_usable(session, reterr);
 

@@ -110,7 +110,7 @@ bool zkl__session_wait(zkl_session *s, struct zkl__attempt *attempt, int64_t unt
 	int             error = 0;
 
 	zkl__thread_init_condition(&self.cond);
-	s->waiters = &self;
+	s->waiters = &self; /* cppcheck-suppress autoVariables ; it is taken out again below */
 	if (until_ns == ZKL__NEVER) {
 		pthread_cond_wait(&self.cond, &s->mutex);
 	} else {
