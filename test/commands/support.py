@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the tests of zklock-run start it, wait for it, and see what it left behind.
+
+ZKLOCK_RUN           the binary
+ZKLOCK_TEST_SERVERS  "127.0.0.1:port,..." of a running ensemble, which `test/ensemble/zk run -- COMMAND` sets
+ZKLOCK_TEST_LONG     set: more rounds
+
+Every test has a lock of its own and a mark in the environment of all that it starts, by which survivors are found."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import uuid
+
+sys.dont_write_bytecode = True
+
+import zkwire  # pylint: disable=wrong-import-position
+
+BINARY = os.path.realpath(os.environ["ZKLOCK_RUN"])
+SERVERS = os.environ["ZKLOCK_TEST_SERVERS"]
+LONG = bool(os.environ.get("ZKLOCK_TEST_LONG"))
+ZK = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "ensemble", "zk")
+# What takes longer hangs. Nothing here waits so long for something that is expected.
+PATIENCE = 40.0
+MARK = "ZKLOCK_TEST_MARK"
+# Nothing that another shell or another test has set may change what is tested.
+OURS = ("ZKLOCK_SERVERS", "ZKLOCK_HELD", "ZKLOCK_PATH", "ZKLOCK_NODE", "ZKLOCK_TOKEN", "ZKLOCK_EPOCH")
+
+
+def wait_for(condition, what, patience=PATIENCE):
+    """Until condition() is true; returns what it gave."""
+    end = time.monotonic() + patience
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise AssertionError("waited %.1f s in vain: %s" % (patience, what))
+        time.sleep(0.005)
+
+
+def read_proc(pid, name):
+    try:
+        with open("/proc/%d/%s" % (pid, name), "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def state_of(pid):
+    """R S D T Z, or "" where there is none."""
+    fields = read_proc(pid, "stat").rpartition(b")")[2].split()
+    return fields[0].decode() if fields else ""
+
+
+def parent_of(pid):
+    fields = read_proc(pid, "stat").rpartition(b")")[2].split()
+    return int(fields[1]) if fields else 0
+
+
+def lives(pid):
+    return state_of(pid) not in ("", "Z")
+
+
+def zk(verb, *arguments):
+    """A fault, or the end of one. A backend that cannot do it skips the test."""
+    done = subprocess.run([ZK, verb, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120,
+                          check=False, text=True)
+    if done.returncode == 77:
+        raise unittest.SkipTest(done.stderr.strip())
+    if done.returncode != 0:
+        raise AssertionError("zk %s: status %d, %s" % (verb, done.returncode, done.stderr.strip()))
+    return done.stdout.strip()
+
+
+class Wrapper(subprocess.Popen):
+    """A zklock-run that was started, and the process that it started."""
+
+    def warden(self):
+        for pid in map(int, read_proc(self.pid, "task/%d/children" % self.pid).split()):
+            if read_proc(pid, "comm").strip() == b"zklock-warden":
+                return pid
+        return 0
+
+    def end(self, patience=PATIENCE):
+        """Its status as Popen has it: below 0, the signal."""
+        return self.wait(patience)
+
+    def result(self, patience=PATIENCE):
+        out, err = self.communicate(timeout=patience)
+        return self.returncode, out, err
+
+
+class CommandTest(unittest.TestCase):
+    def setUp(self):
+        self.lock = "/commands/" + self.id().rpartition(".")[2][:80] + "-" + uuid.uuid4().hex[:8]
+        self.mark = uuid.uuid4().hex
+        self.folder = tempfile.mkdtemp(prefix="zklock-commands-")
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.addCleanup(self.kill_marked)
+
+    # ---- starting ----
+
+    def environment(self, **more):
+        env = {name: value for name, value in os.environ.items() if name not in OURS}
+        env.update({"ZKLOCK_SERVERS": SERVERS, MARK: self.mark}, **more)
+        return {name: value for name, value in env.items() if value is not None}
+
+    def start(self, *arguments, env=None, **options):
+        for stream in ("stdin", "stdout", "stderr"):
+            options.setdefault(stream, subprocess.PIPE if stream != "stdin" else subprocess.DEVNULL)
+        wrapper = Wrapper([BINARY, *arguments], env=self.environment(**(env or {})), **options)
+        self.addCleanup(self.reap, wrapper)
+        return wrapper
+
+    @staticmethod
+    def reap(wrapper):
+        if wrapper.poll() is None:
+            wrapper.kill()
+            wrapper.wait()
+        for stream in (wrapper.stdin, wrapper.stdout, wrapper.stderr):
+            if stream is not None:
+                stream.close()
+
+    def call(self, *arguments, patience=PATIENCE, **options):
+        """Status (below 0: signal), standard output, standard error."""
+        return self.start(*arguments, **options).result(patience)
+
+    def hold(self, *arguments, command=("sleep", "1000"), **options):
+        """A wrapper that holds the lock, its command running."""
+        ready = self.file("ready-" + uuid.uuid4().hex[:8])
+        script = 'echo $$ > "$0.new" && mv "$0.new" "$0" && exec "$@"'
+        wrapper = self.start(*arguments, self.lock, "--", "sh", "-c", script, ready, *command, **options)
+        wait_for(lambda: os.path.exists(ready) or wrapper.poll() is not None, "the command runs")
+        if wrapper.poll() is not None:
+            self.fail("the holder ended: %r" % (wrapper.result(),))
+        with open(ready, encoding="ascii") as file:
+            wrapper.command = int(file.read())
+        return wrapper
+
+    def queue(self, *arguments, command=("true",), ahead=1, **options):
+        """A wrapper that waits in the queue."""
+        wrapper = self.start(*arguments, self.lock, "--", *command, **options)
+        wait_for(lambda: len(self.nodes()) > ahead or wrapper.poll() is not None, "it has queued")
+        if wrapper.poll() is not None:
+            self.fail("the waiter ended: %r" % (wrapper.result(),))
+        return wrapper
+
+    # ---- looking ----
+
+    def file(self, name):
+        return os.path.join(self.folder, name)
+
+    def text(self, name):
+        try:
+            with open(self.file(name), encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def nodes(self):
+        return zkwire.children(SERVERS, self.lock)
+
+    def marked(self):
+        """The living processes of this test that are not zklock-run: commands and what they started."""
+        found = []
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            if ("%s=%s" % (MARK, self.mark)).encode() not in read_proc(pid, "environ").split(b"\0"):
+                continue
+            try:
+                if os.readlink("/proc/%d/exe" % pid) != BINARY and lives(pid):
+                    found.append(pid)
+            except OSError:
+                continue
+        return found
+
+    def kill_marked(self):
+        for pid in self.marked():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def assert_nothing_lives(self):
+        left = self.marked()
+        self.assertEqual(left, [], "these live on: %s" % [read_proc(pid, "cmdline") for pid in left])
+
+    def assert_free(self, patience=PATIENCE):
+        """No node is left. A node goes at once with a release, after the session timeout with a crash."""
+        wait_for(lambda: not self.nodes(), "the lock is free", patience)
+
+    def assert_one_line(self, err, *parts):
+        self.assertEqual(err.count(b"\n"), 1, err)
+        self.assertTrue(err.startswith(b"zklock-run: "), err)
+        for part in parts:
+            self.assertIn(part, err.decode(errors="replace"))

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers that fail under a lock: run these alone on their ensemble."""
+
+import concurrent.futures
+import os
+import sys
+import time
+import unittest
+
+from support import SERVERS, CommandTest, wait_for, zk
+
+# One line every few milliseconds: who runs, and when, by one clock for all.
+LOG = "import os, sys, time\n" \
+      "signal = __import__('signal'); signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" \
+      "out = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)\n" \
+      "end = time.monotonic() + float(sys.argv[3])\n" \
+      "while time.monotonic() < end:\n" \
+      "    os.write(out, b'%s %d\\n' % (sys.argv[2].encode(), time.monotonic_ns()))\n" \
+      "    time.sleep(0.002)\n"
+
+
+class FaultTest(CommandTest):
+    def log(self, who, seconds):
+        return (sys.executable, "-c", LOG, self.file("log"), who, str(seconds))
+
+    def entries(self, who):
+        return [int(line.split()[1]) for line in self.text("log").splitlines() if line.startswith(who + " ")]
+
+    def follower(self):
+        leader = int(zk("leader"))
+        return leader % 3 + 1
+
+    @staticmethod
+    def server(number):
+        return SERVERS.split(",")[number - 1]
+
+    @staticmethod
+    def all_but(number):
+        return ",".join(server for at, server in enumerate(SERVERS.split(","), 1) if at != number)
+
+    def undo(self, verb, *arguments):
+        """Whatever the test comes to, the ensemble serves again afterwards."""
+        def mend():
+            zk(verb, *arguments)
+            zk("wait")
+        self.addCleanup(mend)
+
+
+class HolderIsolated(FaultTest):
+    def isolated(self, fault, mend):
+        number = self.follower()
+        holder = self.start("-T", "4", "-s", self.server(number), self.lock, "--", *self.log("old", 600))
+        wait_for(lambda: self.entries("old"), "the holder's command runs")
+        waiter = self.start("-T", "4", "-s", self.all_but(number), self.lock, "--", *self.log("new", 0.05))
+        wait_for(lambda: len(self.nodes()) == 2, "the waiter has queued")
+        self.undo(mend, number)
+        zk(fault, number)
+        self.assertEqual(waiter.end(60), 0)
+        self.assertEqual(holder.end(10), 76)
+        # The old command ignores TERM: it was killed, and before the next one began.
+        self.assertLess(self.entries("old")[-1], self.entries("new")[0])
+        self.assert_nothing_lives()
+
+    def test_follower_cut_off_from_its_leader(self):
+        self.isolated("cut", "heal")
+
+    def test_server_paused(self):
+        self.isolated("pause", "resume")
+
+
+class Outage(FaultTest):
+    def test_ensemble_gone_for_good_ends_the_command_before_the_session(self):
+        session_s = 4
+        holder = self.start("-T", str(session_s), self.lock, "--", *self.log("old", 600))
+        wait_for(lambda: self.entries("old"), "the command runs")
+        self.addCleanup(start_all)
+        for number in (1, 2, 3):
+            zk("kill", number)
+        killed = time.monotonic()
+        self.assertEqual(holder.end(session_s + 10), 76)
+        self.assertLess(self.entries("old")[-1], int((killed + session_s) * 1e9))
+        self.assert_nothing_lives()
+
+    def test_leader_that_is_replaced_ends_nothing(self):
+        leader = int(zk("leader"))
+        holder = self.hold("-T", "10")
+        self.undo("start", leader)
+        zk("kill", leader)
+        wait_for(lambda: zk_leader() not in (0, leader), "another server leads")
+        self.assertEqual(len(self.nodes()), 1)
+        holder.terminate()
+        self.assertEqual(holder.result(), (-15, b"", b""))
+
+    def test_follower_that_restarts_ends_nothing(self):
+        number = self.follower()
+        holder = self.hold("-T", "10")
+        self.undo("start", number)
+        zk("kill", number)
+        zk("start", number)
+        zk("wait")
+        self.assertEqual(len(self.nodes()), 1)
+        holder.terminate()
+        self.assertEqual(holder.result(), (-15, b"", b""))
+
+    def test_end_without_servers_is_bounded(self):
+        number = self.follower()
+        go = self.file("go")
+        holder = self.hold("-T", "10", "-s", self.server(number),
+                           command=("sh", "-c", 'while [ ! -e "$0" ]; do sleep 0.01; done; exit 3', go))
+        self.undo("resume", number)
+        zk("pause", number)
+        began = time.monotonic()
+        with open(go, "w", encoding="ascii"):
+            pass
+        status, _, err = holder.result()
+        self.assertEqual(status, 3)
+        self.assert_one_line(err, "did not confirm the release")
+        self.assertLess(time.monotonic() - began, 8)
+
+    def test_wait_is_over_without_servers(self):
+        self.hold()
+        number = self.follower()
+        waiter = self.queue("-w", "3", "-T", "10", "-s", self.server(number))
+        began = time.monotonic()
+        self.undo("resume", number)
+        zk("pause", number)
+        self.assertEqual(waiter.end(), 75)
+        self.assertLess(time.monotonic() - began, 6)
+
+
+def start_all():
+    """At once: none of them serves alone."""
+    with concurrent.futures.ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda number: zk("start", number), (1, 2, 3)))
+    zk("wait")
+
+
+def zk_leader():
+    try:
+        return int(zk("leader"))
+    except AssertionError:
+        return 0
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lock is lost, or a process of ours is stopped or killed: the command never outlives the lock, nothing of it survives.
+
+A lock is lost here because an operator deletes its node: at once, without a server that fails."""
+
+import os
+import random
+import signal
+import time
+import unittest
+
+from support import LONG, SERVERS, CommandTest, lives, state_of, wait_for, zkwire
+
+TICK_S = int(os.environ.get("ZKLOCK_TEST_TICK_MS") or 500) / 1000
+
+# The command's tree: one process that ignores TERM, one in a session of its own, one that is stopped, one that is all.
+TREE = r"""
+exec 2>/dev/null
+trap 'echo told >> "$READY.told"' TERM
+deaf='trap "" TERM HUP INT; touch "$READY.$1"; while :; do sleep 1000; done'
+sh -c "$deaf" deaf 1 &
+setsid sh -c "$deaf" deaf 2 </dev/null >/dev/null 2>&1 &
+sh -c 'touch "$READY.3"; kill -STOP $$; sleep 1000' &
+(setsid sh -c 'touch "$READY.4"; trap "" TERM; kill -STOP $$; sleep 1000' &) &
+touch "$READY.0"
+while :; do sleep 0.05; done
+"""
+
+
+class LossTest(CommandTest):
+    def lose(self):
+        with zkwire.Client(SERVERS) as client:
+            name, = client.children(self.lock)[:1]
+            client.delete(self.lock + "/" + name)
+
+    def hold_tree(self, *arguments):
+        holder = self.start(*arguments, self.lock, "--", "sh", "-c", TREE, env={"READY": self.file("ready")})
+        wait_for(lambda: all(os.path.exists(self.file("ready.%d" % n)) for n in range(5)), "the tree stands")
+        wait_for(lambda: [state_of(pid) for pid in self.marked()].count("T") == 2, "two of it are stopped")
+        holder.tree = self.marked()
+        self.assertGreaterEqual(len(holder.tree), 5)
+        return holder
+
+
+class Lost(LossTest):
+    def test_nothing_of_the_tree_survives(self):
+        holder = self.hold_tree("-T", "6", "-k", "1.5")
+        began = time.monotonic()
+        self.lose()
+        wait_for(lambda: not self.marked(), "nothing of the tree lives")
+        took = time.monotonic() - began
+        status, out, err = holder.result()
+        self.assertEqual((status, out), (76, b""))
+        self.assert_one_line(err, "lost", self.lock)
+        self.assert_nothing_lives()
+        # Some of it ignores TERM: so KILL came, and not before the grace was over.
+        self.assertTrue(1.4 <= took < 5, took)
+        self.assertEqual(self.text("ready.told"), "told\n")
+
+    def test_command_has_the_grace_to_tidy_up_in(self):
+        ready = self.file("ready")
+        holder = self.start("-T", "8", "-k", "2", self.lock, "--", "sh", "-c",
+                            'trap \'sleep 0.3; echo done > "$0.done"; exit 0\' TERM; touch "$0"; while :; do sleep 0.05; done',
+                            ready)
+        wait_for(lambda: os.path.exists(ready), "the command runs")
+        began = time.monotonic()
+        self.lose()
+        # Its own status is 0: that the lock was lost counts more.
+        self.assertEqual(holder.end(), 76)
+        self.assertLess(time.monotonic() - began, 1.9)
+        self.assertEqual(self.text("ready.done"), "done\n")
+
+    def test_command_that_ends_with_0_at_that_instant(self):
+        """The command deletes the node of its own lock and exits, faster than anyone can be told."""
+        script = "import os, sys; sys.path.insert(0, sys.argv[1]); os.environ['ZKLOCK_RUN'] = '/'; import zkwire\n" \
+                 "client = zkwire.Client(sys.argv[2])\n" \
+                 "client.delete(os.environ['ZKLOCK_NODE'])\n" \
+                 "client.children(os.environ['ZKLOCK_PATH'])\n" \
+                 "os._exit(0)\n"
+        import sys
+        status, out, err = self.call(self.lock, "--", sys.executable, "-c", script, os.path.dirname(zkwire.__file__), SERVERS)
+        # Which comes first to the wrapper, the deletion or the end, is open: what must not be is a hang or a leftover.
+        self.assertIn(status, (0, 76))
+        self.assertEqual(out, b"")
+        if status == 76:
+            self.assert_one_line(err, "lost")
+
+    def test_in_the_rest_of_min_hold_the_status_is_the_commands(self):
+        holder = self.start("--min-hold", "1h", self.lock, "--", "sh", "-c", 'touch "$0"; exit 3', self.file("ran"))
+        wait_for(lambda: os.path.exists(self.file("ran")) and not self.marked(), "the command ended")
+        # That its end is known is not to be seen from here: a loss before that is a loss.
+        self.lose()
+        self.assertIn(holder.end(), (3, 76))
+
+
+class FrontStopped(LossTest):
+    def test_command_is_dead_before_the_session_is_and_nothing_starts_again(self):
+        holder = self.hold_tree("-T", "2")
+        began = time.monotonic()
+        holder.send_signal(signal.SIGSTOP)
+        wait_for(lambda: not self.marked(), "nothing of the tree lives")
+        took = time.monotonic() - began
+        self.assertLess(took, 2.0)
+        self.assertEqual(state_of(holder.pid), "T")
+        wait_for(lambda: not self.nodes(), "the session has expired", 2 + 3 * TICK_S + 5)
+        holder.send_signal(signal.SIGCONT)
+        status, out, err = holder.result()
+        self.assertEqual((status, out), (76, b""))
+        self.assert_one_line(err, "lost")
+        self.assert_nothing_lives()
+
+    def test_command_that_has_ended_meanwhile(self):
+        """Held throughout, as far as anyone can tell; but the lock says no when it is asked."""
+        go = self.file("go")
+        holder = self.hold("-T", "2", command=("sh", "-c", 'while [ ! -e "$0" ]; do sleep 0.01; done', go))
+        holder.send_signal(signal.SIGSTOP)
+        with open(go, "w", encoding="ascii"):
+            pass
+        wait_for(lambda: not self.nodes(), "the session has expired", 2 + 3 * TICK_S + 5)
+        holder.send_signal(signal.SIGCONT)
+        self.assertEqual(holder.end(), 76)
+
+    def test_short_stop_does_no_harm(self):
+        holder = self.hold("-T", "10")
+        holder.send_signal(signal.SIGSTOP)
+        wait_for(lambda: state_of(holder.pid) == "T", "it is stopped")
+        holder.send_signal(signal.SIGCONT)
+        holder.terminate()
+        self.assertEqual(holder.end(), -signal.SIGTERM)
+
+    def test_waiter_that_is_stopped_beyond_its_session(self):
+        holder = self.hold()
+        waiter = self.queue("-T", "1", command=("sh", "-c", "exit 5"))
+        waiter.send_signal(signal.SIGSTOP)
+        wait_for(lambda: len(self.nodes()) == 1, "the waiter's session has expired")
+        waiter.send_signal(signal.SIGCONT)
+        wait_for(lambda: len(self.nodes()) == 2, "it has queued again")
+        holder.terminate()
+        self.assertEqual(waiter.result()[0], 5)
+
+
+class FrontKilled(LossTest):
+    def test_command_dies_and_the_lock_frees_with_the_session(self):
+        session_s = 2
+        for number in range(20 if LONG else 4):
+            with self.subTest(round=number):
+                for name in os.listdir(self.folder):
+                    os.remove(self.file(name))
+                holder = self.hold_tree("-T", str(session_s))
+                # At any time of the heartbeat's period.
+                time.sleep(random.uniform(0, session_s / 6))
+                warden = holder.warden()
+                began = time.monotonic()
+                holder.kill()
+                wait_for(lambda: not self.marked(), "nothing of the tree lives")
+                self.assertLess(time.monotonic() - began, session_s)
+                wait_for(lambda: not lives(warden), "the warden has ended")
+                wait_for(lambda: not self.nodes(), "the lock is free")
+                self.assertLess(time.monotonic() - began, session_s + 2 * TICK_S + 1)
+                self.assertIn(b"died", holder.result()[2])
+
+    def test_at_any_moment_of_the_start(self):
+        for number in range(60 if LONG else 15):
+            with self.subTest(round=number):
+                wrapper = self.start("-T", "1", self.lock, "--", "sh", "-c", "sleep 1000 & sleep 1000")
+                # The moment itself is what is varied.
+                time.sleep(number * 0.004)
+                wrapper.kill()
+                wrapper.end()
+                wait_for(lambda: not self.marked(), "nothing is left", 10)
+
+
+class Warden(LossTest):
+    def test_killed(self):
+        holder = self.hold_tree()
+        os.kill(holder.warden(), signal.SIGKILL)
+        status, out, err = holder.result()
+        self.assertEqual((status, out), (125, b""))
+        self.assert_one_line(err, "killed")
+        self.assertFalse(any(lives(pid) for pid in holder.tree))
+        self.assert_nothing_lives()
+        self.assert_free(2)
+
+    def test_killed_while_waiting(self):
+        self.hold()
+        waiter = self.queue()
+        os.kill(waiter.warden(), signal.SIGKILL)
+        status, out, err = waiter.result()
+        self.assertEqual((status, out), (125, b""))
+        self.assert_one_line(err)
+        self.assertEqual(len(self.nodes()), 1)
+
+    def test_stopped_when_the_lock_is_lost(self):
+        holder = self.hold_tree("-T", "4", "-k", "0.5")
+        os.kill(holder.warden(), signal.SIGSTOP)
+        began = time.monotonic()
+        self.lose()
+        self.assertEqual(holder.end(), 76)
+        self.assertLess(time.monotonic() - began, 4)
+        self.assertFalse(any(lives(pid) for pid in holder.tree))
+        self.assert_nothing_lives()
+
+    def test_told_to_end_does_nothing(self):
+        holder = self.hold()
+        warden = holder.warden()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            os.kill(warden, number)
+        holder.terminate()
+        self.assertEqual(holder.result(), (-signal.SIGTERM, b"", b""))
+
+
+class Both(LossTest):
+    def test_killed_at_once_the_command_dies(self):
+        """What it has started may live on: without a cgroup there is nobody left to end it."""
+        holder = self.hold()
+        warden = holder.warden()
+        os.kill(warden, signal.SIGSTOP)
+        holder.send_signal(signal.SIGSTOP)
+        os.kill(warden, signal.SIGKILL)
+        holder.kill()
+        wait_for(lambda: not lives(holder.command), "the command is dead")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signals to the wrapper, while it waits, while the command runs, and around the grant."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from support import BINARY, LONG, CommandTest, lives, wait_for
+
+FATAL = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class WhileWaiting(CommandTest):
+    def test_dies_by_the_signal_and_its_node_is_gone_before(self):
+        self.hold()
+        for number in FATAL:
+            with self.subTest(signal=number):
+                waiter = self.queue(command=("touch", self.file("started")))
+                waiter.send_signal(number)
+                status, out, err = waiter.result(10)
+                self.assertEqual((status, out, err), (-number, b"", b""))
+                self.assertEqual(len(self.nodes()), 1)
+        self.assertFalse(os.path.exists(self.file("started")))
+
+    def test_ignored_signal_stays_ignored(self):
+        holder = self.hold()
+        waiter = self.queue(command=("sh", "-c", "exit 6"),
+                            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        waiter.send_signal(signal.SIGHUP)
+        holder.terminate()
+        self.assertEqual(waiter.result(), (6, b"", b""))
+
+    def test_waiter_in_the_middle_does_not_let_the_next_one_in(self):
+        self.hold()
+        middle = self.queue(ahead=1)
+        last = self.queue(ahead=2, command=("touch", self.file("started")))
+        middle.terminate()
+        self.assertEqual(middle.end(), -signal.SIGTERM)
+        self.assertEqual(len(self.nodes()), 2)
+        self.assertIsNone(last.poll())
+        self.assertFalse(os.path.exists(self.file("started")))
+
+
+class WhileRunning(CommandTest):
+    def test_is_passed_on_and_the_status_is_the_commands(self):
+        for number in FATAL:
+            with self.subTest(signal=number):
+                holder = self.hold()
+                holder.send_signal(number)
+                self.assertEqual(holder.result(), (-number, b"", b""))
+                self.assertFalse(lives(holder.command))
+                self.assert_free(2)
+
+    def test_command_may_take_its_time_and_the_lock_stays_held(self):
+        go = self.file("go")
+        script = "trap 'touch \"$1.told\"; while [ ! -e \"$1\" ]; do sleep 0.01; done; exit 9' TERM; echo $$ > \"$0\"; " \
+                 "while :; do sleep 0.01; done"
+        pid = self.file("pid")
+        holder = self.start(self.lock, "--", "sh", "-c", script, pid, go)
+        wait_for(lambda: self.text("pid"), "the command runs")
+        holder.terminate()
+        wait_for(lambda: os.path.exists(go + ".told"), "the command was told")
+        self.assertIsNone(holder.poll())
+        self.assertEqual(self.call("-n", self.lock, "--", "true")[0], 75)
+        with open(go, "w", encoding="ascii"):
+            pass
+        self.assertEqual(holder.result()[:2], (9, b""))
+        self.assert_free(2)
+
+    def test_reaches_the_whole_group_once(self):
+        counter = "import signal,sys,os\n" \
+                  "signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'x'))\n" \
+                  "signal.signal(signal.SIGTERM, lambda *_: os._exit(0))\n" \
+                  "open(sys.argv[1], 'w').close()\n" \
+                  "while True: signal.pause()\n"
+        one, two = self.file("one"), self.file("two")
+        holder = self.start(self.lock, "--", "sh", "-c", '"$0" -c "$1" "$2" & "$0" -c "$1" "$3"; wait', sys.executable,
+                            counter, one, two)
+        wait_for(lambda: os.path.exists(one) and os.path.exists(two), "both run")
+        # The shell between them dies of it; what counts is how often the two hear it.
+        holder.send_signal(signal.SIGUSR1)
+        status, out, err = holder.result()
+        self.assertEqual((status, out, err), (-signal.SIGUSR1, b"xx", b""))
+
+    def test_both_of_us_are_not_taken_by_pkill(self):
+        holder = self.hold()
+        warden = wait_for(holder.warden, "the warden runs")
+        with open("/proc/%d/comm" % warden, encoding="ascii") as file:
+            self.assertEqual(file.read(), "zklock-warden\n")
+        with open("/proc/%d/cmdline" % warden, "rb") as file:
+            self.assertNotIn(b"zklock-run", file.read())
+        self.assertNotEqual(os.getpgid(warden), os.getpgid(holder.pid))
+
+    def test_command_has_a_group_of_its_own(self):
+        holder = self.hold()
+        self.assertEqual(os.getpgid(holder.command), holder.command)
+
+
+class AroundTheGrant(CommandTest):
+    def test_all_waiters_are_told_to_end_as_the_lock_is_released(self):
+        """Nobody starts late, and no node is left."""
+        for number in range(40 if LONG else 6):
+            with self.subTest(round=number):
+                holder = self.hold()
+                waiters = [self.queue(ahead=n + 1, command=("sh", "-c", "echo $$ >> " + self.file("ran"))) for n in range(3)]
+                holder.terminate()
+                for waiter in waiters:
+                    waiter.terminate()
+                statuses = [waiter.end(15) for waiter in waiters]
+                holder.end(15)
+                self.assert_free(5)
+                # Who had the lock already ran its command, unless the signal met it: both are right.
+                for status in statuses:
+                    self.assertIn(status, (0, -signal.SIGTERM))
+                before = self.text("ran")
+                self.assert_nothing_lives()
+                self.assertEqual(self.text("ran"), before)
+
+    def test_signal_at_any_moment_of_the_start(self):
+        """From the first instruction on: the wrapper is gone, and with it the command and the node."""
+        for number in range(60 if LONG else 15):
+            with self.subTest(round=number):
+                wrapper = self.start(self.lock, "--", "sleep", "1000")
+                wait_for(lambda: os.path.exists("/proc/%d" % wrapper.pid), "it runs", 5)
+                # The moment itself is what is varied.
+                time.sleep(number * 0.003)
+                wrapper.terminate()
+                self.assertEqual(wrapper.end(15), -signal.SIGTERM)
+                self.assert_nothing_lives()
+                self.assert_free(15)
+
+
+class MinHold(CommandTest):
+    def test_holds_on_after_the_command(self):
+        began = time.monotonic()
+        holder = self.start("--min-hold", "1.5", self.lock, "--", "sh", "-c", "exit 3")
+        wait_for(self.nodes, "it holds")
+        self.assertEqual(self.call("-n", self.lock, "--", "true")[0], 75)
+        self.assertEqual(holder.result(), (3, b"", b""))
+        self.assertGreaterEqual(time.monotonic() - began, 1.5)
+        self.assert_free(2)
+
+    def test_costs_nothing_when_the_command_takes_longer(self):
+        began = time.monotonic()
+        self.assertEqual(self.call("--min-hold", "50ms", self.lock, "--", "sleep", "0.5")[0], 0)
+        self.assertLess(time.monotonic() - began, 5)
+
+    def test_is_cut_short_by_a_signal_and_keeps_the_status(self):
+        holder = self.start("--min-hold", "1h", self.lock, "--", "sh", "-c", 'touch "$0"; exit 3', self.file("ran"))
+        wait_for(lambda: os.path.exists(self.file("ran")) and not self.marked(), "the command ended")
+        holder.send_signal(signal.SIGUSR1)
+        holder.terminate()
+        # The signal may come before the end of the command is known: then it is the command's, which is gone.
+        self.assertEqual(holder.end(10), 3)
+        self.assert_free(2)
+
+    def test_does_not_hold_for_a_command_that_is_missing(self):
+        began = time.monotonic()
+        self.assertEqual(self.call("--min-hold", "1h", self.lock, "--", "/no/such/command")[0], 127)
+        self.assertLess(time.monotonic() - began, 10)
+
+
+class Nohup(CommandTest):
+    def test_background_job_of_a_script(self):
+        """Without job control a shell starts these with INT and QUIT ignored: so they stay, for the command too."""
+        done = subprocess.run(["sh", "-c", '"$0" "$1" -- grep ^SigIgn /proc/self/status & wait $!', BINARY, self.lock],
+                              env=self.environment(), stdout=subprocess.PIPE, check=True)
+        ignored = int(done.stdout.split()[1], 16)
+        self.assertEqual(ignored & 0x6, 0x6)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

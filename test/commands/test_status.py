@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exit statuses, what reaches the command, and what is refused."""
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from support import BINARY, SERVERS, CommandTest, wait_for, zkwire
+
+CLOSED = "127.0.0.1:1"
+
+
+class TheCommandsOwn(CommandTest):
+    def test_status_is_the_commands(self):
+        for status in (0, 1, 2, 64, 69, 75, 76, 77, 125, 126, 127, 128, 255):
+            with self.subTest(status=status):
+                self.assertEqual(self.call(self.lock, "--", "sh", "-c", "exit %d" % status), (status, b"", b""))
+
+    def test_death_by_signal_is_the_wrappers_too(self):
+        quiet = (signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH)
+        stops = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+        script = "import os,signal,sys; n=int(sys.argv[1]); n in (9,) or signal.signal(n,signal.SIG_DFL); " \
+                 "os.kill(os.getpid(),n)"
+        for number in sorted(set(signal.Signals) - set(quiet) - set(stops)):
+            if number > 31:
+                continue
+            with self.subTest(signal=number):
+                status, out, err = self.call(self.lock, "--", sys.executable, "-c", script, str(int(number)),
+                                             cwd=self.folder)
+                self.assertEqual((status, out, err), (-number, b"", b""))
+
+    def test_a_shell_sees_128_and_the_signal(self):
+        done = subprocess.run(["sh", "-c", '"$0" "$1" -- sh -c "kill -9 \\$\\$"; echo $?', BINARY, self.lock],
+                              env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+        self.assertEqual(done.stdout, b"137\n")
+
+    def test_first_process_of_a_namespace_exits_with_128_and_the_signal(self):
+        probe = subprocess.run(["unshare", "-pf", "--mount-proc", "true"], stderr=subprocess.DEVNULL, check=False)
+        if probe.returncode != 0:
+            self.skipTest("no pid namespaces here")
+        # The shell of the namespace becomes zklock-run.
+        done = subprocess.run(["unshare", "-pf", "--mount-proc", BINARY, self.lock, "--", "sh", "-c", "kill -TERM $$"],
+                              env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        self.assertEqual((done.returncode, done.stderr), (128 + signal.SIGTERM, b""))
+
+    def test_command_that_is_not_found(self):
+        status, out, err = self.call(self.lock, "--", "/no/such/command")
+        self.assertEqual((status, out), (127, b""))
+        self.assert_one_line(err, "/no/such/command", "No such file")
+        self.assertEqual(self.call(self.lock, "--", "no-such-command-anywhere")[0], 127)
+        self.assert_free(2)
+
+    def test_command_that_cannot_be_executed(self):
+        plain = self.file("plain")
+        with open(plain, "w", encoding="ascii") as file:
+            file.write("not a program\n")
+        for what, reason in ((plain, "Permission denied"), (self.folder, "Permission denied")):
+            status, out, err = self.call(self.lock, "--", what)
+            self.assertEqual((status, out), (126, b""))
+            self.assert_one_line(err, what, reason)
+        self.assert_free(2)
+
+
+class WhatReachesTheCommand(CommandTest):
+    def test_arguments_are_untouched(self):
+        arguments = ["-v", "--help", "--", "-x", "", " ", "two words", 'quo"te', "it's", "new\nline", "$HOME", "*", "\\",
+                     "-n", "\t", "caf\u00e9"]
+        script = "import sys; sys.stdout.write(repr(sys.argv[1:]))"
+        for separator in ((), ("--",)):
+            status, out, err = self.call(self.lock, *separator, sys.executable, "-c", script, *arguments)
+            self.assertEqual((status, out.decode(), err), (0, repr(arguments), b""))
+
+    def test_standard_input_passes_through(self):
+        data = os.urandom(300000)
+        wrapper = self.start(self.lock, "--", "cat", stdin=subprocess.PIPE)
+        out, err = wrapper.communicate(data, timeout=30)
+        self.assertEqual((wrapper.returncode, out == data, err), (0, True, b""))
+
+    def test_standard_error_passes_through(self):
+        self.assertEqual(self.call(self.lock, "--", "sh", "-c", "echo out; echo err >&2"), (0, b"out\n", b"err\n"))
+
+    def test_environment_names_the_grant(self):
+        status, out, err = self.call(self.lock, "--", "sh", "-c",
+                                     'echo "$ZKLOCK_PATH"; echo "$ZKLOCK_TOKEN"; echo "$ZKLOCK_EPOCH"; echo "$ZKLOCK_NODE"')
+        self.assertEqual((status, err), (0, b""))
+        path, token, epoch, node = out.decode().splitlines()
+        self.assertEqual(path, self.lock)
+        self.assertTrue(node.startswith(self.lock + "/_c_"), node)
+        self.assertEqual(int(epoch), int(node[-10:]))
+        self.assertGreater(int(token), int(epoch))
+
+    def test_tokens_grow(self):
+        tokens = [int(self.call(self.lock, "--", "sh", "-c", "echo $ZKLOCK_TOKEN")[1]) for _ in range(4)]
+        self.assertEqual(tokens, sorted(set(tokens)))
+
+    def descriptors(self, prefix, **options):
+        script = "import os; print(sorted((int(n), os.readlink('/proc/self/fd/' + n)) for n in os.listdir('/proc/self/fd')" \
+                 " if os.path.exists('/proc/self/fd/' + n)))"
+        done = subprocess.run([*prefix, sys.executable, "-c", script], env=self.environment(), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, **options)
+        return [each for each in ast.literal_eval(done.stdout.decode()) if "/proc/" not in each[1] and each[0] != 1]
+
+    def test_no_descriptor_of_ours_and_all_of_the_callers(self):
+        read, write = os.pipe()
+        self.addCleanup(os.close, read)
+        self.addCleanup(os.close, write)
+        without = self.descriptors([], pass_fds=(read, write))
+        self.assertEqual(self.descriptors([BINARY, self.lock, "--"], pass_fds=(read, write)), without)
+        self.assertIn(read, dict(without))
+
+    def test_closed_standard_descriptors_stay_closed(self):
+        script = '"$0" "$1" -- sh -c "ls /proc/self/fd" <&- 2>&-'
+        done = subprocess.run(["sh", "-c", script, BINARY, self.lock], env=self.environment(), stdout=subprocess.PIPE,
+                              check=True)
+        # `ls` itself opens the folder, as the lowest number that is free.
+        self.assertEqual(done.stdout, b"0\n1\n")
+
+    def test_signal_state_is_inherited(self):
+        def prepare():
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2, signal.SIGALRM})
+
+        seen = []
+        for prefix in ([], [BINARY, self.lock, "--"]):
+            done = subprocess.run([*prefix, "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"], env=self.environment(),
+                                  stdout=subprocess.PIPE, preexec_fn=prepare, restore_signals=False, check=True)
+            seen.append(done.stdout)
+        self.assertEqual(seen[0], seen[1])
+
+
+class Refused(CommandTest):
+    def refused(self, status, *arguments, parts=(), **options):
+        got, out, err = self.call(*arguments, **options)
+        self.assertEqual((got, out), (status, b""), err)
+        self.assert_one_line(err, *parts)
+
+    def test_usage(self):
+        for arguments, part in ((("-x",), "-x"), (("--frob",), "--frob"), ((), "no PATH"), ((self.lock,), "no COMMAND"),
+                                ((self.lock, "--"), "no COMMAND"), (("-n", "-w", "1", self.lock, "true"), "exclude"),
+                                (("-w", "soon", self.lock, "true"), "duration"), (("-w", "-1", self.lock, "true"), "-1"),
+                                (("-E", "300", self.lock, "true"), "300"), (("-T", "nan", self.lock, "true"), "nan"),
+                                (("-k", "2.6", self.lock, "true"), "2500 ms")):
+            with self.subTest(arguments=arguments):
+                self.refused(64, *arguments, parts=(part,))
+
+    def test_path_without_a_leading_slash(self):
+        self.refused(64, "locks/a", "--", "true", parts=('did you mean "/locks/a"',))
+        self.refused(64, "-q", "locks/a", "--", "true", parts=('did you mean "/locks/a"',))
+
+    def test_paths_that_break_a_rule(self):
+        for path in ("", "/", "/a//b", "/a/", "/a/../b", "/a/./b", "/" + "x" * 10000, "/zookeeper/x", "/a\nb"):
+            with self.subTest(path=path[:20]):
+                self.refused(64, path, "--", "true")
+        self.refused(64, b"/caf\xe9", "--", "true")
+
+    def test_no_server_given_anywhere(self):
+        if os.path.exists("/etc/zklock.conf"):
+            self.skipTest("this machine has a configuration")
+        for servers in (None, ""):
+            self.refused(64, self.lock, "--", "true", env={"ZKLOCK_SERVERS": servers},
+                         parts=("no servers given", "ZKLOCK_SERVERS", "/etc/zklock.conf"))
+
+    def test_servers_that_are_no_servers(self):
+        self.refused(64, "-s", "h:99999", self.lock, "--", "true")
+
+    def test_missing_chroot_is_an_error_and_is_not_created(self):
+        chroot = "/no-" + self.mark
+        self.refused(64, "-s", SERVERS + chroot, self.lock, "--", "true", parts=("chroot",))
+        self.assertFalse(zkwire.exists(SERVERS, chroot))
+
+    def test_nested_in_itself(self):
+        began = time.monotonic()
+        status, out, err = self.call(self.lock, "--", BINARY, self.lock, "--", "true")
+        self.assertEqual((status, out), (64, b""))
+        self.assert_one_line(err, "same lock already")
+        self.assertLess(time.monotonic() - began, 5)
+
+    def test_nested_through_other_commands(self):
+        inner = 'env -u ZKLOCK_PATH sh -c \'"$0" "$1" -- true\' "$0" "$1"; exit $?'
+        self.assertEqual(self.call(self.lock, "--", BINARY, self.lock + "-b", "--", "sh", "-c", inner, BINARY,
+                                   self.lock)[0], 64)
+
+    def test_another_lock_inside_is_fine(self):
+        self.assertEqual(self.call(self.lock, "--", BINARY, self.lock + "-b", "--", "sh", "-c", "exit 5"),
+                         (5, b"", b""))
+
+    def test_environment_of_a_lock_that_is_over_does_not_count(self):
+        _, held, _ = self.call(self.lock, "--", "sh", "-c", 'printf "%s" "$ZKLOCK_HELD"')
+        self.assertIn(self.lock.encode(), held)
+        self.assertEqual(self.call(self.lock, "--", "true", env={"ZKLOCK_HELD": held.decode()})[0], 0)
+
+
+class Configuration(CommandTest):
+    """/etc is another one for the wrapper, where the machine allows that."""
+
+    def with_configuration(self, text, mode=0o644):
+        etc = self.file("etc")
+        os.makedirs(etc, exist_ok=True)
+        with open(os.path.join(etc, "zklock.conf"), "w", encoding="ascii") as file:
+            file.write(text)
+        os.chmod(os.path.join(etc, "zklock.conf"), mode)
+        done = subprocess.run(["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc && exec "$@"', etc, BINARY, self.lock,
+                               "--", "true"], env=self.environment(ZKLOCK_SERVERS=None), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, check=False)
+        return done.returncode, done.stderr
+
+    def setUp(self):
+        super().setUp()
+        probe = subprocess.run(["unshare", "-m", "mount", "--bind", self.folder, "/etc"], stderr=subprocess.DEVNULL,
+                               check=False)
+        if probe.returncode != 0:
+            self.skipTest("no mount namespaces here")
+
+    def test_names_the_servers(self):
+        self.assertEqual(self.with_configuration("# ours\n\nZKLOCK_SERVERS = %s\n" % SERVERS), (0, b""))
+
+    def test_malformed_line_is_named(self):
+        status, err = self.with_configuration("# ours\nnonsense\n")
+        self.assertEqual(status, 64)
+        self.assert_one_line(err, "/etc/zklock.conf, line 2")
+
+    def test_missing_key(self):
+        status, err = self.with_configuration("# nothing\n")
+        self.assertEqual(status, 64)
+        self.assert_one_line(err, "no servers given")
+
+    def test_not_readable(self):
+        status, err = self.with_configuration("")
+        self.assertEqual(status, 64, err)
+        os.remove(self.file("etc/zklock.conf"))
+        os.mkdir(self.file("etc/zklock.conf"))
+        done = subprocess.run(["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc && exec "$@"', self.file("etc"), BINARY,
+                               self.lock, "--", "true"], env=self.environment(ZKLOCK_SERVERS=None),
+                              stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, 64)
+        self.assert_one_line(done.stderr, "/etc/zklock.conf: Is a directory")
+
+
+class NobodyThere(CommandTest):
+    def test_unreached_within_the_connect_timeout(self):
+        for arguments in ((), ("-n",), ("-w", "20")):
+            with self.subTest(arguments=arguments):
+                began = time.monotonic()
+                status, out, err = self.call("-s", CLOSED, "--connect-timeout", "0.5", *arguments, self.lock, "--", "true")
+                took = time.monotonic() - began
+                self.assertEqual((status, out), (69, b""))
+                self.assert_one_line(err, "no ensemble reached")
+                self.assertTrue(0.5 <= took < 3, took)
+
+    def test_unreached_within_the_wait(self):
+        began = time.monotonic()
+        status, _, err = self.call("-s", CLOSED, "-w", "300ms", self.lock, "--", "true")
+        took = time.monotonic() - began
+        self.assertEqual(status, 69)
+        self.assert_one_line(err)
+        self.assertTrue(0.3 <= took < 3, took)
+
+    def test_signal_while_nobody_is_there(self):
+        wrapper = self.start("-s", CLOSED, self.lock, "--", "true")
+        wait_for(wrapper.warden, "the warden runs")
+        wrapper.terminate()
+        self.assertEqual(wrapper.result(5), (-signal.SIGTERM, b"", b""))
+
+
+class Busy(CommandTest):
+    def test_nonblock_is_silent_and_leaves_no_node(self):
+        self.hold()
+        began = time.monotonic()
+        for arguments in (("-n",), ("-w", "0"), ("--nonblock",)):
+            self.assertEqual(self.call(*arguments, self.lock, "--", "true"), (75, b"", b""))
+        self.assertLess(time.monotonic() - began, 5)
+        self.assertEqual(len(self.nodes()), 1)
+
+    def test_another_status_on_conflict(self):
+        self.hold()
+        self.assertEqual(self.call("-n", "-E", "0", self.lock, "--", "false"), (0, b"", b""))
+        self.assertEqual(self.call("-w", "0.1", "-E", "42", self.lock, "--", "true"), (42, b"", b""))
+
+    def test_nonblock_on_a_free_lock(self):
+        self.assertEqual(self.call("-n", self.lock, "--", "sh", "-c", "exit 3"), (3, b"", b""))
+
+    def test_wait_is_never_too_short(self):
+        self.hold()
+        for wait, least in (("50ms", 0.05), ("0.5", 0.5), ("2s", 2.0)):
+            with self.subTest(wait=wait):
+                began = time.monotonic()
+                self.assertEqual(self.call("-w", wait, self.lock, "--", "true"), (75, b"", b""))
+                took = time.monotonic() - began
+                self.assertTrue(least <= took < least + 1.0, took)
+                self.assertEqual(len(self.nodes()), 1)
+
+    def test_wait_long_enough(self):
+        holder = self.hold()
+        waiter = self.queue("-w", "30", command=("sh", "-c", "exit 4"))
+        holder.terminate()
+        self.assertEqual(waiter.result(), (4, b"", b""))
+
+    def test_verbose_tells_who_holds(self):
+        holder = self.hold()
+        status, out, err = self.call("-nv", self.lock, "--", "true")
+        self.assertEqual((status, out), (75, b""))
+        self.assert_one_line(err, "is held by", ":%d" % holder.pid)
+
+    def test_verbose_tells_the_whole_story(self):
+        status, out, err = self.call("-v", self.lock, "--", "sh", "-c", "echo $ZKLOCK_TOKEN; exit 3")
+        self.assertEqual(status, 3)
+        self.assertIn("token %d" % int(out), err.decode())
+        self.assertIn("exited with status 3", err.decode())
+
+
+class StandardOutput(CommandTest):
+    def test_help_and_version(self):
+        status, out, err = self.call("--help")
+        self.assertEqual((status, err), (0, b""))
+        self.assertTrue(out.startswith(b"Usage: zklock-run "), out)
+        self.assertLessEqual(out.count(b"\n"), 40)
+        status, out, err = self.call("--version")
+        self.assertEqual((status, err), (0, b""))
+        self.assertRegex(out, rb"^zklock-run \d+\.\d+\.\d+\n$")
+
+    def test_output_that_cannot_be_written(self):
+        with open("/dev/full", "wb") as full:
+            self.assertEqual(self.call("--help", stdout=full)[0], 125)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the servers say of a lock: a look at its nodes, and the hand of an operator who deletes one. Speaks ZooKeeper's wire
+protocol itself, so that what the command's own client says is not taken for the truth."""
+
+import os
+import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "ensemble"))
+import wire  # pylint: disable=wrong-import-position
+
+SYNC = 9
+CHILDREN = 8
+NO_NODE = -101
+
+
+class Refused(Exception):
+    def __init__(self, code):
+        super().__init__("the server answered with error %d" % code)
+        self.code = code
+
+
+class Client:
+    """One session. The server is the first of the list that serves."""
+
+    def __init__(self, servers, timeout=5.0):
+        self.sock = self._connect(servers, timeout)
+        self.xid = 0
+
+    @staticmethod
+    def _connect(servers, timeout):
+        for server in servers.split(","):
+            try:
+                sock = wire.connect(int(server.rpartition(":")[2]), timeout)
+                wire.open_session(sock, 10000)
+                return sock
+            except (OSError, struct.error):
+                continue
+        raise ConnectionError("none of %s serves" % servers)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.sock.sendall(wire.request(self.xid + 1, wire.CLOSE_SESSION))
+        self.sock.close()
+
+    def ask(self, kind, payload):
+        self.xid += 1
+        self.sock.sendall(wire.request(self.xid, kind, payload))
+        size, = struct.unpack(">i", wire.receive(self.sock, 4))
+        reply = wire.receive(self.sock, size)
+        xid, _, code = struct.unpack(">iqi", reply[:16])
+        if xid != self.xid:
+            raise ConnectionError("reply %d to request %d" % (xid, self.xid))
+        if code != 0:
+            raise Refused(code)
+        return reply[16:]
+
+    def children(self, path):
+        """Names, in the order of their sequence numbers. A path that does not exist has none."""
+        self.ask(SYNC, wire.string(path))
+        try:
+            body = self.ask(CHILDREN, wire.string(path) + b"\0")
+        except Refused as refused:
+            if refused.code == NO_NODE:
+                return []
+            raise
+        count, = struct.unpack(">i", body[:4])
+        names, at = [], 4
+        for _ in range(count):
+            size, = struct.unpack(">i", body[at:at + 4])
+            names.append(body[at + 4:at + 4 + size].decode())
+            at += 4 + size
+        return sorted(names, key=lambda name: name[-10:])
+
+    def delete(self, path):
+        self.ask(wire.DELETE, wire.string(path) + struct.pack(">i", -1))
+
+
+def children(servers, path):
+    with Client(servers) as client:
+        return client.children(path)
+
+
+def exists(servers, path):
+    parent, _, name = path.rpartition("/")
+    return name in children(servers, parent or "/")

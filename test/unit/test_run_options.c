@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What zklock-run was asked for: durations, the command line, the configuration. */
+#include "../../zklock/run_options.h"
+
+#include <CUnit/Basic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zklock/zklock.h>
+
+/* ---- durations ---- */
+
+static int64_t duration(const char *text)
+{
+	int64_t ms = -1;
+
+	return zkl__duration_parse(text, &ms) == 0 ? ms : -1;
+}
+
+static void durations_are_seconds_or_carry_a_unit(void)
+{
+	CU_ASSERT_EQUAL(duration("0"), 0);
+	CU_ASSERT_EQUAL(duration("90"), 90000);
+	CU_ASSERT_EQUAL(duration("1.5"), 1500);
+	CU_ASSERT_EQUAL(duration(".5"), 500);
+	CU_ASSERT_EQUAL(duration("5."), 5000);
+	CU_ASSERT_EQUAL(duration("250ms"), 250);
+	CU_ASSERT_EQUAL(duration("0.1s"), 100);
+	CU_ASSERT_EQUAL(duration("2s"), 2000);
+	CU_ASSERT_EQUAL(duration("1.5m"), 90000);
+	CU_ASSERT_EQUAL(duration("0.25h"), 900000);
+	CU_ASSERT_EQUAL(duration("12h"), 43200000);
+	CU_ASSERT_EQUAL(duration("00007"), 7000);
+}
+
+static void durations_are_rounded_up(void)
+{
+	CU_ASSERT_EQUAL(duration("0.0001"), 1);
+	CU_ASSERT_EQUAL(duration("1.0000000000000000001"), 1001);
+	CU_ASSERT_EQUAL(duration("1.0000000000000000000"), 1000);
+	CU_ASSERT_EQUAL(duration("1.5ms"), 2);
+	CU_ASSERT_EQUAL(duration("0.999999999999999h"), 3600000);
+}
+
+static void what_is_no_duration_is_refused(void)
+{
+	static const char *const wrong[] = {"",    ".",   "s",    "ms",  "-1",   "+1",     "-0", "nan", "inf",
+	                                    "1e3", "0x1", "1,5",  " 1",  "1 ",   "1 s",    "1S", "1d",  "1mss",
+	                                    "1..", "1.2.3", "1m30s", "five", "\xd9\xa1", "1\n", "--1"};
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		CU_ASSERT_EQUAL(duration(wrong[i]), -1);
+}
+
+static void durations_that_overflow_are_refused(void)
+{
+	CU_ASSERT_EQUAL(duration("9223372036854775807"), -1);
+	CU_ASSERT_EQUAL(duration("9223372036854775808ms"), -1);
+	CU_ASSERT_EQUAL(duration("99999999999999999999999999999999999"), -1);
+	CU_ASSERT_EQUAL(duration("2562047788h"), -1);
+	CU_ASSERT_EQUAL(duration("9223372036854ms"), 9223372036854);
+	CU_ASSERT_EQUAL(duration("9223372036855ms"), -1);
+	CU_ASSERT_EQUAL(duration("9223372036854.1ms"), -1);
+}
+
+/* ---- the command line ---- */
+
+static char why[ZKL__WHY_MAX];
+
+/* NULL ends the arguments. 0 or -1, as the parser says. What it found points into a copy that stays. */
+static int parse(struct zkl__run_options *options, char **arguments)
+{
+	static char *argv[32];
+	int          argc = 0;
+
+	for (; (argv[argc] = arguments[argc]) != NULL; argc++)
+		continue;
+	why[0] = '\0';
+	return zkl__run_options_parse(argc, argv, options, why);
+}
+#define PARSE(options, ...) parse((options), (char *[]){(char[]){"zklock-run"}, __VA_ARGS__, NULL})
+#define REFUSES(part, ...)                                                                                             \
+	do {                                                                                                           \
+		struct zkl__run_options refused;                                                                       \
+		CU_ASSERT_EQUAL(PARSE(&refused, __VA_ARGS__), -1);                                                     \
+		CU_ASSERT_PTR_NOT_NULL(strstr(why, (part)));                                                           \
+	} while (0)
+
+static void defaults_are_those_of_the_manual(void)
+{
+	struct zkl__run_options o;
+
+	CU_ASSERT_EQUAL(PARSE(&o, "/a", "true"), 0);
+	CU_ASSERT_PTR_NULL(o.servers);
+	CU_ASSERT_EQUAL(o.wait_ms, ZKL_FOREVER);
+	CU_ASSERT_EQUAL(o.timeout_ms, 10000);
+	CU_ASSERT_EQUAL(o.grace_ms, 1250);
+	CU_ASSERT_EQUAL(o.connect_ms, 30000);
+	CU_ASSERT_EQUAL(o.min_hold_ms, 0);
+	CU_ASSERT_EQUAL(o.busy_status, 75);
+}
+
+static void options_are_read_in_both_forms(void)
+{
+	struct zkl__run_options o;
+
+	CU_ASSERT_EQUAL(PARSE(&o, "-s", "h:1", "-w", "2", "-E", "9", "-T", "4", "-k", "1", "--min-hold", "60s",
+	                      "--connect-timeout=3", "-v", "/a", "true"),
+	                0);
+	CU_ASSERT_STRING_EQUAL(o.servers, "h:1");
+	CU_ASSERT_EQUAL(o.wait_ms, 2000);
+	CU_ASSERT_EQUAL(o.busy_status, 9);
+	CU_ASSERT_EQUAL(o.timeout_ms, 4000);
+	CU_ASSERT_EQUAL(o.grace_ms, 1000);
+	CU_ASSERT_EQUAL(o.min_hold_ms, 60000);
+	CU_ASSERT_EQUAL(o.connect_ms, 3000);
+	CU_ASSERT_TRUE(o.verbose);
+	CU_ASSERT_EQUAL(PARSE(&o, "--servers=h:2", "--nonblock", "--conflict-exit-code=0", "--session-timeout=8s",
+	                      "--kill-after=0", "--quiet", "/a", "true"),
+	                0);
+	CU_ASSERT_STRING_EQUAL(o.servers, "h:2");
+	CU_ASSERT_EQUAL(o.wait_ms, 0);
+	CU_ASSERT_EQUAL(o.busy_status, 0);
+	CU_ASSERT_EQUAL(o.grace_ms, 0);
+	CU_ASSERT_TRUE(o.quiet);
+}
+
+static void options_end_at_the_path(void)
+{
+	struct zkl__run_options o;
+
+	CU_ASSERT_EQUAL(PARSE(&o, "-n", "/a", "cmd", "-v", "--help", "--", "-x"), 0);
+	CU_ASSERT_FALSE(o.verbose);
+	CU_ASSERT_STRING_EQUAL(o.command[0], "cmd");
+	CU_ASSERT_STRING_EQUAL(o.command[1], "-v");
+	CU_ASSERT_STRING_EQUAL(o.command[3], "--");
+	CU_ASSERT_STRING_EQUAL(o.command[4], "-x");
+	CU_ASSERT_EQUAL(PARSE(&o, "/a", "--", "cmd", "--"), 0);
+	CU_ASSERT_STRING_EQUAL(o.command[0], "cmd");
+	CU_ASSERT_EQUAL(PARSE(&o, "/a", "--", "--", "x"), 0);
+	CU_ASSERT_STRING_EQUAL(o.command[0], "--");
+	CU_ASSERT_EQUAL(PARSE(&o, "--", "/a", "cmd"), 0);
+	CU_ASSERT_STRING_EQUAL(o.path, "/a");
+}
+
+static void wrong_command_lines_are_refused_with_a_reason(void)
+{
+	REFUSES("no PATH", "-n");
+	REFUSES("no COMMAND", "/a");
+	REFUSES("no COMMAND", "/a", "--");
+	REFUSES("did you mean \"/locks/a\"", "locks/a", "true");
+	REFUSES("does not begin", "", "true");
+	REFUSES("\"-x\"", "-x", "/a", "true");
+	REFUSES("\"--frob\"", "--frob", "/a", "true");
+	REFUSES("\"-w\" needs a value", "-w");
+	REFUSES("exclude", "-n", "-w", "1", "/a", "true");
+	REFUSES("exclude", "-v", "-q", "/a", "true");
+	REFUSES("-w: \"soon\"", "-w", "soon", "/a", "true");
+	REFUSES("too short", "-T", "0", "/a", "true");
+	REFUSES("too short", "--connect-timeout", "0", "/a", "true");
+	REFUSES("exit status", "-E", "256", "/a", "true");
+	REFUSES("exit status", "-E", "-1", "/a", "true");
+	REFUSES("exit status", "-E", "7x", "/a", "true");
+	REFUSES("no server", "-s", "", "/a", "true");
+	REFUSES("at most a quarter of it, 1000 ms", "-T", "4", "-k", "1.001", "/a", "true");
+	REFUSES("-T", "-T", "1000h", "/a", "true");
+}
+
+static void help_and_version_need_nothing_else(void)
+{
+	struct zkl__run_options o;
+
+	CU_ASSERT_EQUAL(PARSE(&o, "--help"), 0);
+	CU_ASSERT_EQUAL(o.what, ZKL__RUN_HELP);
+	CU_ASSERT_EQUAL(PARSE(&o, "-n", "--version", "nonsense"), 0);
+	CU_ASSERT_EQUAL(o.what, ZKL__RUN_VERSION);
+}
+
+/* ---- the configuration ---- */
+
+#define CONFIGURES(text, expected)                                                                                     \
+	do {                                                                                                           \
+		char *servers = NULL;                                                                                  \
+		CU_ASSERT_EQUAL(zkl__config_parse((text), sizeof(text) - 1, &servers, why), 0);                        \
+		CU_ASSERT_PTR_NOT_NULL_FATAL(servers);                                                                 \
+		CU_ASSERT_STRING_EQUAL(servers, (expected));                                                           \
+		free(servers);                                                                                         \
+	} while (0)
+#define MALFORMED(text, part)                                                                                          \
+	do {                                                                                                           \
+		char *servers = NULL;                                                                                  \
+		CU_ASSERT_EQUAL(zkl__config_parse((text), sizeof(text) - 1, &servers, why), -1);                       \
+		CU_ASSERT_PTR_NOT_NULL(strstr(why, (part)));                                                           \
+		CU_ASSERT_PTR_NULL(servers);                                                                           \
+	} while (0)
+
+static void configuration_names_the_servers(void)
+{
+	char *none = (char[]){"x"};
+
+	CONFIGURES("ZKLOCK_SERVERS=h:1,h:2/c\n", "h:1,h:2/c");
+	CONFIGURES("# ours\n\n  ZKLOCK_SERVERS = h:1 \r\n\t# end", "h:1");
+	CONFIGURES("ZKLOCK_SERVERS=\"h:1\"", "h:1");
+	CONFIGURES("ZKLOCK_SERVERS='h:1'\nZKLOCK_SERVERS=h:2", "h:2");
+	CU_ASSERT_EQUAL(zkl__config_parse("# none\n", 7, &none, why), 0);
+	CU_ASSERT_PTR_NULL(none);
+}
+
+static void malformed_configuration_is_refused_by_line(void)
+{
+	MALFORMED("ZKLOCK_SERVERS", "line 1: not KEY=VALUE");
+	MALFORMED("# a\nZKLOCK_SERVERS=h:1\nnonsense\n", "line 3: not KEY=VALUE");
+	MALFORMED("\nZKLOCK_SERVER=h:1\n", "line 2: unknown key \"ZKLOCK_SERVER\"");
+	MALFORMED("ZKLOCK_SERVERS=\n", "line 1: ZKLOCK_SERVERS has no value");
+	MALFORMED("ZKLOCK_SERVERS=h\0:1\n", "line 1");
+}
+
+#define TEST(name) {#name, name}
+
+int main(void)
+{
+	CU_TestInfo tests[] = {TEST(durations_are_seconds_or_carry_a_unit),
+	                       TEST(durations_are_rounded_up),
+	                       TEST(what_is_no_duration_is_refused),
+	                       TEST(durations_that_overflow_are_refused),
+	                       TEST(defaults_are_those_of_the_manual),
+	                       TEST(options_are_read_in_both_forms),
+	                       TEST(options_end_at_the_path),
+	                       TEST(wrong_command_lines_are_refused_with_a_reason),
+	                       TEST(help_and_version_need_nothing_else),
+	                       TEST(configuration_names_the_servers),
+	                       TEST(malformed_configuration_is_refused_by_line),
+	                       CU_TEST_INFO_NULL};
+	CU_SuiteInfo suites[] = {{"run_options", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
+
+	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
+		return 1;
+	CU_basic_run_tests();
+	const unsigned failures = CU_get_number_of_failures();
+	CU_cleanup_registry();
+	return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The policy of zklock-run: every cell of its table, and the races as transcripts. */
+#include "../../zklock/supervisor.h"
+
+#include <CUnit/Basic.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <zklock/zklock.h>
+
+/* ---- transcripts ---- */
+
+static const char *const state_names[] = {
+#define NAME(name) #name,
+	ZKL__SUPERVISOR_STATES(NAME)};
+static const char *const action_names[] = {ZKL__SUPERVISOR_ACTIONS(NAME)};
+static const char *const event_names[] = {ZKL__SUPERVISOR_EVENTS(NAME)};
+#undef NAME
+
+/* What wait() says of a process that ended so. */
+#define EXIT(status) ((status) << 8)
+#define DEATH(sig)   (sig)
+
+/* One step as text: "FORWARD 15 -> ENDING", "EXIT 76 -> OVER", "EXIT by 15 -> OVER", "-> RUNNING" where nothing is done. */
+static const char *step(struct zkl__supervisor *s, enum zkl__supervisor_event_type type, int value)
+{
+	static char                    text[128];
+	struct zkl__supervisor_actions actions;
+	size_t                         end = 0;
+
+	zkl__supervisor_step(s, &(struct zkl__supervisor_event){type, value}, &actions);
+	text[0] = '\0';
+	for (unsigned i = 0; i < actions.count; i++) {
+		const struct zkl__supervisor_action *action = &actions.list[i];
+		end += (size_t)snprintf(text + end, sizeof(text) - end, "%s", action_names[action->type]);
+		if (action->type == ZKL__DO_FORWARD)
+			end += (size_t)snprintf(text + end, sizeof(text) - end, " %d", action->value);
+		if (action->type == ZKL__DO_EXIT && s->exit.signal != 0)
+			end += (size_t)snprintf(text + end, sizeof(text) - end, " by %d", s->exit.signal);
+		else if (action->type == ZKL__DO_EXIT)
+			end += (size_t)snprintf(text + end, sizeof(text) - end, " %d", s->exit.status);
+		end += (size_t)snprintf(text + end, sizeof(text) - end, " ");
+	}
+	snprintf(text + end, sizeof(text) - end, "-> %s", state_names[s->state]);
+	return text;
+}
+
+#define BEGIN(...)                                                                                                     \
+	struct zkl__supervisor s;                                                                                      \
+	zkl__supervisor_init(&s, ZKL__STATUS_BUSY, (__VA_ARGS__))
+#define STEP(event, value, expected) CU_ASSERT_STRING_EQUAL(step(&s, ZKL__ON_##event, (value)), (expected))
+
+/* ---- the table ---- */
+
+/* The shortest way into each state. */
+static void walk_to(struct zkl__supervisor *s, enum zkl__supervisor_state state)
+{
+	const bool min_hold = state == ZKL__STATE_HOLDING;
+
+	zkl__supervisor_init(s, ZKL__STATUS_BUSY, min_hold);
+	switch (state) {
+	case ZKL__STATE_WAITING:
+		break;
+	case ZKL__STATE_LAPSED:
+		step(s, ZKL__ON_GRANTED_LATE, 0);
+		break;
+	case ZKL__STATE_RUNNING:
+		step(s, ZKL__ON_GRANTED, 0);
+		break;
+	case ZKL__STATE_ENDING:
+		step(s, ZKL__ON_GRANTED, 0);
+		step(s, ZKL__ON_EXITED, EXIT(3));
+		break;
+	case ZKL__STATE_KILLING:
+		step(s, ZKL__ON_GRANTED, 0);
+		step(s, ZKL__ON_EXITED, EXIT(3));
+		step(s, ZKL__ON_GRACE_OVER, 0);
+		break;
+	case ZKL__STATE_HOLDING:
+		step(s, ZKL__ON_GRANTED, 0);
+		step(s, ZKL__ON_EXITED_ALONE, EXIT(3));
+		break;
+	case ZKL__STATE_OVER:
+		step(s, ZKL__ON_SIGNALLED, SIGTERM);
+		break;
+	}
+	CU_ASSERT_EQUAL(s->state, state);
+}
+
+/* A row: one event. Its cells: what follows in each state; NULL: nothing is done and the state stays. */
+struct row {
+	enum zkl__supervisor_event_type event;
+	int                             value;
+	const char                     *cells[ZKL__STATE_OVER + 1];
+};
+#define X125 "EXIT 125 -> OVER"
+#define OWN  "EXIT 3 -> OVER"
+
+/* clang-format off */
+static const struct row table[] = {
+	/*                              WAITING              LAPSED                RUNNING                 ENDING                 KILLING           HOLDING */
+	{ZKL__ON_GRANTED, 0,           {"SPAWN -> RUNNING",  NULL,                 NULL,                   NULL,                  NULL,             NULL, NULL}},
+	{ZKL__ON_GRANTED_LATE, 0,      {"RELEASE -> LAPSED", NULL,                 NULL,                   NULL,                  NULL,             NULL, NULL}},
+	{ZKL__ON_LOST, 0,              {NULL,                NULL,                 "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
+	{ZKL__ON_ENDED, ZKL_ELOST,     {"ATTEMPT -> WAITING", "ATTEMPT -> WAITING", "TERM -> ENDING",      NULL,                  NULL,             OWN,  NULL}},
+	{ZKL__ON_ENDED, 0,             {X125,                "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
+	{ZKL__ON_ENDED, ZKL_EBUSY,     {"EXIT 75 -> OVER",   "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
+	{ZKL__ON_ENDED, ZKL_ETIMEDOUT, {"EXIT 75 -> OVER",   "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
+	{ZKL__ON_ENDED, ZKL_ENOTCONN,  {"EXIT 69 -> OVER",   "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
+	{ZKL__ON_ENDED, ZKL_EACCES,    {"EXIT 77 -> OVER",   "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
+	{ZKL__ON_ENDED, ZKL_EPATH,     {"EXIT 64 -> OVER",   "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
+	{ZKL__ON_ENDED, ZKL_EINVAL,    {"EXIT 64 -> OVER",   "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
+	{ZKL__ON_ENDED, ZKL_EZK,       {X125,                "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
+	{ZKL__ON_EXEC_FAILED, ENOENT,  {NULL,                NULL,                 "EXIT 127 -> OVER",     "EXIT 127 -> OVER",    "EXIT 127 -> OVER", NULL, NULL}},
+	{ZKL__ON_EXEC_FAILED, EACCES,  {NULL,                NULL,                 "EXIT 126 -> OVER",     "EXIT 126 -> OVER",    "EXIT 126 -> OVER", NULL, NULL}},
+	{ZKL__ON_STOPPED, SIGTSTP,     {NULL,                NULL,                 "TAKE_TERMINAL -> RUNNING", NULL,              NULL,             NULL, NULL}},
+	{ZKL__ON_EXITED, EXIT(5),      {NULL,                NULL,                 "TERM -> ENDING",       NULL,                  NULL,             NULL, NULL}},
+	{ZKL__ON_EXITED_ALONE, EXIT(5), {NULL,               NULL,                 "EXIT 5 -> OVER",       "EXIT 5 -> OVER",      "EXIT 5 -> OVER", NULL, NULL}},
+	{ZKL__ON_GONE, 0,              {NULL,                NULL,                 X125,                   OWN,                   OWN,              NULL, NULL}},
+	{ZKL__ON_WARDEN_DIED, 0,       {X125,                X125,                 "KILL -> KILLING",      "KILL -> KILLING",     "KILL -> KILLING", NULL, NULL}},
+	{ZKL__ON_SIGNALLED, SIGHUP,    {"EXIT by 1 -> OVER", "EXIT by 1 -> OVER",  "FORWARD 1 -> RUNNING", "FORWARD 1 -> ENDING", NULL,             OWN,  NULL}},
+	{ZKL__ON_SIGNALLED, SIGINT,    {"EXIT by 2 -> OVER", "EXIT by 2 -> OVER",  "FORWARD 2 -> RUNNING", "FORWARD 2 -> ENDING", NULL,             OWN,  NULL}},
+	{ZKL__ON_SIGNALLED, SIGQUIT,   {"EXIT by 3 -> OVER", "EXIT by 3 -> OVER",  "FORWARD 3 -> RUNNING", "FORWARD 3 -> ENDING", NULL,             OWN,  NULL}},
+	{ZKL__ON_SIGNALLED, SIGUSR1,   {"EXIT by 10 -> OVER", "EXIT by 10 -> OVER", "FORWARD 10 -> RUNNING", "FORWARD 10 -> ENDING", NULL,           NULL, NULL}},
+	{ZKL__ON_SIGNALLED, SIGUSR2,   {"EXIT by 12 -> OVER", "EXIT by 12 -> OVER", "FORWARD 12 -> RUNNING", "FORWARD 12 -> ENDING", NULL,           NULL, NULL}},
+	{ZKL__ON_SIGNALLED, SIGTERM,   {"EXIT by 15 -> OVER", "EXIT by 15 -> OVER", "FORWARD 15 -> RUNNING", "FORWARD 15 -> ENDING", NULL,           OWN,  NULL}},
+	{ZKL__ON_SIGNALLED, SIGTSTP,   {"STOP_SELF -> WAITING", "STOP_SELF -> LAPSED", "FORWARD 20 -> RUNNING", NULL,               NULL,             "STOP_SELF -> HOLDING", NULL}},
+	{ZKL__ON_SIGNALLED, SIGCONT,   {NULL,                NULL,                 "CONTINUE -> RUNNING",  NULL,                  NULL,             NULL, NULL}},
+	{ZKL__ON_CONNECT_TIMEOUT, 0,   {"EXIT 69 -> OVER",   NULL,                 NULL,                   NULL,                  NULL,             NULL, NULL}},
+	{ZKL__ON_GRACE_OVER, 0,        {NULL,                NULL,                 NULL,                   "KILL -> KILLING",     NULL,             NULL, NULL}},
+	{ZKL__ON_MIN_HOLD_OVER, 0,     {NULL,                NULL,                 NULL,                   NULL,                  NULL,             OWN,  NULL}},
+};
+/* clang-format on */
+
+static void every_cell_of_the_table_is_as_written(void)
+{
+	for (size_t row = 0; row < sizeof(table) / sizeof(table[0]); row++) {
+		for (int state = 0; state <= ZKL__STATE_OVER; state++) {
+			struct zkl__supervisor s;
+			char                   stays[32];
+
+			walk_to(&s, (enum zkl__supervisor_state)state);
+			snprintf(stays, sizeof(stays), "-> %s", state_names[state]);
+			const char *expected = table[row].cells[state] != NULL ? table[row].cells[state] : stays;
+			const char *found = step(&s, table[row].event, table[row].value);
+			if (strcmp(found, expected) != 0)
+				printf("\n%s in %s: \"%s\", not \"%s\"\n", event_names[table[row].event], state_names[state],
+				       found, expected);
+			CU_ASSERT_STRING_EQUAL(found, expected);
+		}
+	}
+}
+
+static void every_event_is_in_the_table(void)
+{
+	bool seen[sizeof(event_names) / sizeof(event_names[0])] = {false};
+
+	for (size_t row = 0; row < sizeof(table) / sizeof(table[0]); row++)
+		seen[table[row].event] = true;
+	for (size_t i = 0; i < sizeof(seen) / sizeof(seen[0]); i++)
+		CU_ASSERT_TRUE(seen[i]);
+}
+
+/* ---- the races ---- */
+
+static void command_gives_its_status(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED_ALONE, EXIT(255), "EXIT 255 -> OVER");
+	CU_ASSERT_TRUE(s.exit.own);
+}
+
+static void command_that_died_by_a_signal_takes_the_wrapper_along(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED_ALONE, DEATH(SIGSEGV), "EXIT by 11 -> OVER");
+	CU_ASSERT_TRUE(s.exit.own);
+}
+
+static void busy_lock_gives_the_status_that_was_asked_for(void)
+{
+	struct zkl__supervisor s;
+
+	zkl__supervisor_init(&s, 0, false);
+	STEP(ENDED, ZKL_EBUSY, "EXIT 0 -> OVER");
+	CU_ASSERT_FALSE(s.exit.own);
+}
+
+static void loss_wins_over_a_status_of_0(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	/* The command has ended, but the lock says no when it is asked after the reap. */
+	STEP(LOST, 0, "TERM -> ENDING");
+	STEP(EXITED_ALONE, EXIT(0), "EXIT 76 -> OVER");
+	CU_ASSERT_FALSE(s.exit.own);
+}
+
+static void loss_while_leftovers_live_wins_over_the_status(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(0), "TERM -> ENDING");
+	STEP(LOST, 0, "-> ENDING");
+	STEP(GONE, 0, "EXIT 76 -> OVER");
+}
+
+static void loss_while_killing_wins_over_the_status(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(0), "TERM -> ENDING");
+	STEP(GRACE_OVER, 0, "KILL -> KILLING");
+	STEP(LOST, 0, "-> KILLING");
+	STEP(GONE, 0, "EXIT 76 -> OVER");
+}
+
+static void nothing_is_released_before_the_tree_is_gone(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(LOST, 0, "TERM -> ENDING");
+	STEP(EXITED, DEATH(SIGTERM), "-> ENDING");
+	STEP(GRACE_OVER, 0, "KILL -> KILLING");
+	STEP(SIGNALLED, SIGTERM, "-> KILLING");
+	STEP(GONE, 0, "EXIT 76 -> OVER");
+}
+
+static void leftovers_do_not_change_the_status(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(0), "TERM -> ENDING");
+	STEP(GONE, 0, "EXIT 0 -> OVER");
+	CU_ASSERT_TRUE(s.exit.own);
+}
+
+static void grant_behind_a_signal_starts_nothing(void)
+{
+	BEGIN(false);
+	STEP(SIGNALLED, SIGTERM, "EXIT by 15 -> OVER");
+	STEP(GRANTED, 0, "-> OVER");
+}
+
+static void signal_right_behind_the_grant_goes_to_the_command(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(SIGNALLED, SIGTERM, "FORWARD 15 -> RUNNING");
+	STEP(EXITED_ALONE, DEATH(SIGTERM), "EXIT by 15 -> OVER");
+}
+
+static void signal_right_behind_the_grant_of_a_missing_command(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(SIGNALLED, SIGTERM, "FORWARD 15 -> RUNNING");
+	STEP(EXEC_FAILED, ENOENT, "EXIT 127 -> OVER");
+}
+
+static void loss_between_grant_and_start(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(LOST, 0, "TERM -> ENDING");
+	/* The warden was stopped and has started nothing. */
+	STEP(GONE, 0, "EXIT 76 -> OVER");
+}
+
+static void grant_that_comes_too_late_is_put_away_and_tried_again(void)
+{
+	BEGIN(false);
+	STEP(GRANTED_LATE, 0, "RELEASE -> LAPSED");
+	STEP(LOST, 0, "-> LAPSED");
+	STEP(ENDED, 0, "ATTEMPT -> WAITING");
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+}
+
+static void stopped_command_goes_on_when_we_are_continued(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(STOPPED, SIGTSTP, "TAKE_TERMINAL -> RUNNING");
+	STEP(SIGNALLED, SIGTSTP, "STOP_SELF -> RUNNING");
+	STEP(SIGNALLED, SIGCONT, "CONTINUE -> RUNNING");
+	STEP(SIGNALLED, SIGTSTP, "FORWARD 20 -> RUNNING");
+}
+
+static void stopped_command_does_not_go_on_without_the_lock(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(STOPPED, SIGTSTP, "TAKE_TERMINAL -> RUNNING");
+	STEP(SIGNALLED, SIGTSTP, "STOP_SELF -> RUNNING");
+	STEP(LOST, 0, "TERM -> ENDING");
+	STEP(SIGNALLED, SIGCONT, "-> ENDING");
+	STEP(EXITED_ALONE, DEATH(SIGTERM), "EXIT 76 -> OVER");
+}
+
+static void dead_warden_is_a_failure_of_the_wrapper(void)
+{
+	BEGIN(true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(WARDEN_DIED, 0, "KILL -> KILLING");
+	STEP(GONE, 0, "EXIT 125 -> OVER");
+}
+
+static void dead_warden_does_not_hide_a_loss(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(LOST, 0, "TERM -> ENDING");
+	STEP(WARDEN_DIED, 0, "KILL -> KILLING");
+	STEP(GONE, 0, "EXIT 76 -> OVER");
+}
+
+static void dead_warden_does_not_change_a_status_that_is_known(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(4), "TERM -> ENDING");
+	STEP(WARDEN_DIED, 0, "KILL -> KILLING");
+	STEP(GONE, 0, "EXIT 4 -> OVER");
+}
+
+static void min_hold_holds_on(void)
+{
+	BEGIN(true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED_ALONE, EXIT(1), "HOLD -> HOLDING");
+	STEP(WARDEN_DIED, 0, "-> HOLDING");
+	STEP(MIN_HOLD_OVER, 0, "EXIT 1 -> OVER");
+}
+
+static void min_hold_holds_on_after_leftovers(void)
+{
+	BEGIN(true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(0), "TERM -> ENDING");
+	STEP(GONE, 0, "HOLD -> HOLDING");
+	STEP(MIN_HOLD_OVER, 0, "EXIT 0 -> OVER");
+}
+
+static void min_hold_ends_when_told_to_stop(void)
+{
+	BEGIN(true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED_ALONE, EXIT(1), "HOLD -> HOLDING");
+	STEP(SIGNALLED, SIGUSR1, "-> HOLDING");
+	STEP(SIGNALLED, SIGTERM, "EXIT 1 -> OVER");
+}
+
+static void min_hold_is_not_begun_when_told_to_stop_before(void)
+{
+	BEGIN(true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(SIGNALLED, SIGTERM, "FORWARD 15 -> RUNNING");
+	STEP(EXITED_ALONE, DEATH(SIGTERM), "EXIT by 15 -> OVER");
+}
+
+static void min_hold_is_not_begun_when_told_to_stop_while_killing(void)
+{
+	BEGIN(true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(0), "TERM -> ENDING");
+	STEP(GRACE_OVER, 0, "KILL -> KILLING");
+	STEP(SIGNALLED, SIGINT, "-> KILLING");
+	STEP(GONE, 0, "EXIT 0 -> OVER");
+}
+
+static void min_hold_does_not_hold_for_a_command_that_is_missing(void)
+{
+	BEGIN(true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXEC_FAILED, ENOENT, "EXIT 127 -> OVER");
+}
+
+static void loss_in_the_rest_of_min_hold_is_not_the_commands(void)
+{
+	BEGIN(true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED_ALONE, EXIT(0), "HOLD -> HOLDING");
+	STEP(LOST, 0, "EXIT 0 -> OVER");
+}
+
+#define TEST(name) {#name, name}
+
+int main(void)
+{
+	CU_TestInfo tests[] = {TEST(every_cell_of_the_table_is_as_written),
+	                       TEST(every_event_is_in_the_table),
+	                       TEST(command_gives_its_status),
+	                       TEST(command_that_died_by_a_signal_takes_the_wrapper_along),
+	                       TEST(busy_lock_gives_the_status_that_was_asked_for),
+	                       TEST(loss_wins_over_a_status_of_0),
+	                       TEST(loss_while_leftovers_live_wins_over_the_status),
+	                       TEST(loss_while_killing_wins_over_the_status),
+	                       TEST(nothing_is_released_before_the_tree_is_gone),
+	                       TEST(leftovers_do_not_change_the_status),
+	                       TEST(grant_behind_a_signal_starts_nothing),
+	                       TEST(signal_right_behind_the_grant_goes_to_the_command),
+	                       TEST(signal_right_behind_the_grant_of_a_missing_command),
+	                       TEST(loss_between_grant_and_start),
+	                       TEST(grant_that_comes_too_late_is_put_away_and_tried_again),
+	                       TEST(stopped_command_goes_on_when_we_are_continued),
+	                       TEST(stopped_command_does_not_go_on_without_the_lock),
+	                       TEST(dead_warden_is_a_failure_of_the_wrapper),
+	                       TEST(dead_warden_does_not_hide_a_loss),
+	                       TEST(dead_warden_does_not_change_a_status_that_is_known),
+	                       TEST(min_hold_holds_on),
+	                       TEST(min_hold_holds_on_after_leftovers),
+	                       TEST(min_hold_ends_when_told_to_stop),
+	                       TEST(min_hold_is_not_begun_when_told_to_stop_before),
+	                       TEST(min_hold_is_not_begun_when_told_to_stop_while_killing),
+	                       TEST(min_hold_does_not_hold_for_a_command_that_is_missing),
+	                       TEST(loss_in_the_rest_of_min_hold_is_not_the_commands),
+	                       CU_TEST_INFO_NULL};
+	CU_SuiteInfo suites[] = {{"supervisor", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
+
+	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
+		return 1;
+	CU_basic_run_tests();
+	const unsigned failures = CU_get_number_of_failures();
+	CU_cleanup_registry();
+	return failures == 0 ? 0 : 1;
+}

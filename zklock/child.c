@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "child.h"
+#include "warden.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The warden reaps what was killed within a millisecond. One that has not after so many rounds is stopped. */
+#define ROUNDS_OF_PATIENCE 10
+
+/* ---- the front's side ---- */
+
+int zkl__child_open(struct zkl__child *child, const struct zkl__child_options *options)
+{
+	int sockets[2];
+
+	*child = (struct zkl__child){.socket = -1};
+	child->shared = mmap(NULL, sizeof(*child->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (child->shared == MAP_FAILED)
+		return -1;
+	zkl__deadline_init(&child->shared->deadline);
+	atomic_flag_clear(&child->shared->termed);
+
+	if (zkl__proctree_children(&child->elder, &child->elder_count) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets) < 0)
+		return -1;
+	child->warden = fork();
+	if (child->warden < 0)
+		return -1;
+	if (child->warden == 0) {
+		close(sockets[0]);
+		zkl__warden_run(options, child->shared, sockets[1]);
+	}
+	close(sockets[1]);
+	child->socket = sockets[0];
+	return 0;
+}
+
+/* All descendants of the warden or, when they have become ours, our own but for those of before. */
+static struct zkl__proctree_root tree_of(const struct zkl__child *child)
+{
+	if (child->warden > 0)
+		return (struct zkl__proctree_root){.pid = child->warden};
+	return (struct zkl__proctree_root){getpid(), child->elder, child->elder_count};
+}
+
+static void note(struct zkl__child *child, const struct zkl__report *report)
+{
+	if (report->command > 0)
+		child->command = report->command;
+	if (report->type == ZKL__REPORT_GONE || report->type == ZKL__REPORT_EXEC_FAILED || report->alone)
+		child->gone = true;
+}
+
+/* Once the warden is dead and reaped, who has no child has no descendant: both are subreapers. */
+static bool tree_is_gone(const struct zkl__child *child)
+{
+	if (child->warden > 0 || child->childless || child->elder_count == 0)
+		return child->warden == 0 && child->childless;
+	const struct zkl__proctree_root root = tree_of(child);
+	return zkl__proctree_sweep(&root, 0) == 0;
+}
+
+bool zkl__child_next(struct zkl__child *child, struct zkl__report *ret)
+{
+	if (!child->orphaned) {
+		ssize_t length = recv(child->socket, ret, sizeof(*ret), 0);
+		if (length == (ssize_t)sizeof(*ret)) {
+			note(child, ret);
+			return true;
+		}
+		/* A child of the warden that has not come to exec yet can keep the socket open. */
+		if (length < 0 && (errno == EAGAIN || errno == EINTR) && child->warden > 0)
+			return false;
+		child->orphaned = true;
+		close(child->socket);
+		child->socket = -1;
+		*ret = (struct zkl__report){.type = ZKL__REPORT_WARDEN_DIED};
+		return true;
+	}
+	if (child->gone || !tree_is_gone(child))
+		return false;
+	child->gone = true;
+	*ret = (struct zkl__report){.type = ZKL__REPORT_GONE};
+	return true;
+}
+
+static void order(struct zkl__child *child, const struct zkl__order *what)
+{
+	/* Fails where the warden is dead, or has been stopped for so long that the buffer is full: it is not relied on. */
+	send(child->socket, what, sizeof(*what), MSG_NOSIGNAL);
+}
+
+void zkl__child_spawn(struct zkl__child *child, const zkl_grant *grant, bool foreground)
+{
+	order(child, &(struct zkl__order){.type = ZKL__ORDER_SPAWN, .foreground = foreground, .grant = *grant});
+}
+
+void zkl__child_signal(struct zkl__child *child, int sig)
+{
+	order(child, &(struct zkl__order){.type = ZKL__ORDER_SIGNAL, .signal = sig});
+}
+
+void zkl__child_look(struct zkl__child *child)
+{
+	order(child, &(struct zkl__order){.type = ZKL__ORDER_LOOK});
+}
+
+void zkl__child_term(struct zkl__child *child)
+{
+	const struct zkl__proctree_root root = tree_of(child);
+
+	if (!atomic_flag_test_and_set(&child->shared->termed))
+		zkl__proctree_sweep(&root, SIGTERM);
+}
+
+int zkl__child_kill(struct zkl__child *child)
+{
+	const struct zkl__proctree_root root = tree_of(child);
+
+	order(child, &(struct zkl__order){.type = ZKL__ORDER_KILL});
+	int living = zkl__proctree_kill(&root);
+	/* Zombies stay for as long as their parent does not look. A stopped warden is killed too: they are ours then. */
+	child->dead_rounds = living == 0 ? child->dead_rounds + 1 : 0;
+	if (child->dead_rounds >= ROUNDS_OF_PATIENCE && child->warden > 0)
+		kill(child->warden, SIGKILL);
+	zkl__child_reap(child);
+	return living;
+}
+
+void zkl__child_reap(struct zkl__child *child)
+{
+	pid_t pid;
+
+	while ((pid = waitpid(-1, NULL, WNOHANG | __WALL)) > 0) {
+		if (pid == child->warden)
+			child->warden = 0;
+	}
+	child->childless = pid < 0 && errno == ECHILD;
+}
+
+void zkl__child_close(struct zkl__child *child)
+{
+	if (child->warden > 0) {
+		kill(child->warden, SIGKILL);
+		waitpid(child->warden, NULL, 0);
+	}
+	if (child->socket >= 0)
+		close(child->socket);
+	free(child->elder);
+	munmap(child->shared, sizeof(*child->shared));
+}
+
+/* ---- the warden's side ---- */
+
+/* In the state in which we were started, but for the process group. All signals are blocked, SIGTTOU too. */
+static _Noreturn void become_command(const struct zkl__child_options *options, pid_t warden, bool foreground, int report)
+{
+	/* Before anything else: from here on nothing of us outlives the warden. It may be dead already. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != warden)
+		_exit(127);
+
+	setpgid(0, 0);
+	if (foreground)
+		tcsetpgrp(options->terminal, getpid());
+	if (options->ignores_chld)
+		signal(SIGCHLD, SIG_IGN);
+	sigprocmask(SIG_SETMASK, &options->mask, NULL);
+	execvp(options->command[0], options->command);
+
+	int     error = errno;
+	ssize_t written = write(report, &error, sizeof(error));
+	(void)written; /* the warden is there, and its pipe is empty */
+	_exit(127);
+}
+
+pid_t zkl__command_fork(const struct zkl__child_options *options, bool foreground, int *ret_exec)
+{
+	pid_t warden = getpid();
+	int   ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -1;
+	pid_t pid = fork();
+	if (pid == 0)
+		become_command(options, warden, foreground, ends[1]);
+	int error = errno;
+	close(ends[1]);
+	if (pid < 0) {
+		close(ends[0]);
+		errno = error;
+		return -1;
+	}
+	/* As the child does: whoever comes first. Signals to the group have somebody to go to from here on. */
+	setpgid(pid, pid);
+	*ret_exec = ends[0];
+	return pid;
+}

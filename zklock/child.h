@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_CHILD_H
+#define ZKLOCK_CHILD_H
+
+/* child.h: the processes below zklock-run: the warden, and the command with all that it starts.
+ *
+ *     front (session, policy)  --fork-->  warden (warden.h)  --fork-->  command  -->  ...
+ *
+ * Open forks the warden and must come before the first thread, so that the warden is a plain process that holds nothing of
+ * the session. Both are subreapers: whoever of the command's tree loses its parent becomes the warden's child and, should
+ * the warden die, ours. The deadline is in memory that both map; the rest goes through a socket pair: orders down, reports
+ * up. End of file on it says that the other side is dead.
+ *
+ * Callers block SIGCHLD (and wait for it with a signalfd), SIGPIPE and SIGTTOU. */
+
+#include "deadline.h"
+#include "proctree.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <zklock/zklock.h>
+
+/* What both processes see. */
+struct zkl__shared {
+	struct zkl__deadline deadline;
+	atomic_flag          termed; /* whoever sets it sends TERM to the tree: the command hears it once */
+};
+
+struct zkl__child_options {
+	int          argc; /* of the process: the warden overwrites it with a name of its own */
+	char       **argv;
+	char *const *command;
+	const char  *path;     /* of the lock, for the command's environment */
+	const char  *name;     /* of the lock, as in nesting.h */
+	const char  *held;     /* locks that we run under, as in nesting.h */
+	int          terminal; /* or -1 */
+	int64_t      grace_ns;
+	sigset_t     mask;          /* the signal mask that the command gets */
+	bool         ignores_chld;  /* SIGCHLD was ignored when we were started, and is for the command */
+};
+
+enum zkl__order_type {
+	ZKL__ORDER_SPAWN = 1, /* the command, with this grant */
+	ZKL__ORDER_SIGNAL,    /* to the command's process group */
+	ZKL__ORDER_KILL,      /* the tree, until nothing is left of it */
+	ZKL__ORDER_LOOK,      /* at the deadline: it may have passed early */
+};
+
+struct zkl__order {
+	enum zkl__order_type type;
+	int                  signal;
+	bool                 foreground; /* SPAWN: the command gets the terminal */
+	zkl_grant            grant;
+};
+
+enum zkl__report_type {
+	ZKL__REPORT_SPAWNED = 1,
+	ZKL__REPORT_EXEC_FAILED, /* value: errno */
+	ZKL__REPORT_STOPPED,     /* value: signal */
+	ZKL__REPORT_EXITED,      /* value: status as of wait() */
+	ZKL__REPORT_GONE,        /* nothing is left of the tree */
+	ZKL__REPORT_WARDEN_DIED, /* made by zkl__child_next itself */
+};
+
+struct zkl__report {
+	enum zkl__report_type type;
+	int                   value;
+	bool                  alone;   /* EXITED: and nothing is left of the tree */
+	pid_t                 command; /* also the id of its process group; 0: none yet */
+};
+
+struct zkl__child {
+	pid_t                warden;  /* 0: reaped */
+	pid_t                command; /* 0: none yet */
+	int                  socket;  /* poll it for input, then zkl__child_next() until it is false; -1: closed */
+	struct zkl__shared  *shared;
+	bool                 orphaned;    /* the warden died: the tree is ours */
+	bool                 childless;   /* as of the last reap */
+	bool                 gone;        /* it was reported that nothing is left of the tree */
+	unsigned             dead_rounds; /* of kill in which the walk found nobody alive */
+	struct zkl__process *elder;       /* children that we had before: who exec'd us may have left some */
+	size_t               elder_count;
+};
+
+/* Forks the warden. -1: errno. */
+int zkl__child_open(struct zkl__child *child, const struct zkl__child_options *options);
+
+/* The next report; false: none at present. */
+bool zkl__child_next(struct zkl__child *child, struct zkl__report *ret);
+
+/* Orders go into a buffer: the warden may be stopped. */
+void zkl__child_spawn(struct zkl__child *child, const zkl_grant *grant, bool foreground);
+void zkl__child_signal(struct zkl__child *child, int sig);
+void zkl__child_look(struct zkl__child *child);
+
+/* Sends TERM (and CONT) to the whole tree, unless the warden has. */
+void zkl__child_term(struct zkl__child *child);
+
+/* One round of killing the tree, with the warden's help or without it; call it again every few milliseconds until GONE is
+ * reported. Returns how many living processes of the tree were seen. */
+int zkl__child_kill(struct zkl__child *child);
+
+/* After SIGCHLD. */
+void zkl__child_reap(struct zkl__child *child);
+
+/* Ends the warden; only when there is no command. */
+void zkl__child_close(struct zkl__child *child);
+
+/* The warden's side of the fork: becomes a child that executes the command. *ret_exec: a descriptor that says end of file
+ * once the command runs, or gives the errno (an int) of what failed. Returns the pid; -1: errno. */
+pid_t zkl__command_fork(const struct zkl__child_options *options, bool foreground, int *ret_exec);
+
+#endif

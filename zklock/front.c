@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "front.h"
+#include "alarm.h"
+#include "message.h"
+#include "terminal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* How long the end waits for the servers' word, should they not give it: with a lock to give back, when told to end while
+ * waiting, and when -w or the connect timeout is over, which must not be exceeded by much. */
+#define RELEASE_MS 2000
+#define LEAVE_MS   1000
+#define GIVE_UP_MS 200
+
+/* Rounds of killing, and when it is time to say that they do not help. */
+#define KILL_PAUSE_NS (10 * ZKL__NS_PER_MS)
+#define KILL_TELL_NS  (2000 * ZKL__NS_PER_MS)
+
+/* Of the session timeout: the period of looking at the lease. */
+#define TICK_PART 24
+
+static void step(struct zkl__front *front, enum zkl__supervisor_event_type type, int value);
+
+#define BECAUSE(front, ...) snprintf((front)->why, sizeof((front)->why), __VA_ARGS__)
+#define TELL(front, ...)                                                                                                 \
+	do {                                                                                                           \
+		if ((front)->options->verbose)                                                                            \
+			zkl__message_say(__VA_ARGS__);                                                                 \
+	} while (0)
+
+static double seconds_since(int64_t then_ns)
+{
+	return (double)(zkl__alarm_now() - then_ns) / 1e9;
+}
+
+/* ---- the lease ---- */
+
+/* Asks the lock, and passes its answer on to the warden. */
+static bool lease_lives(struct zkl__front *front)
+{
+	struct zkl__deadline *deadline = &front->child.shared->deadline;
+	const int64_t         now = zkl__alarm_now(); /* before the question: never later than the truth */
+	const int64_t         left_ms = zkl_lock_check(front->lock, front->grant.token);
+
+	return left_ms > 0 && zkl__deadline_move(deadline, now, now + left_ms * ZKL__NS_PER_MS);
+}
+
+/* The grant is over for good. The warden may have a later moment in mind. */
+static void lose(struct zkl__front *front)
+{
+	if (front->told_lost)
+		return;
+	front->told_lost = true;
+	BECAUSE(front, "lock %s lost, command ended", front->options->path);
+	zkl__deadline_end(&front->child.shared->deadline, zkl__alarm_now());
+	zkl__child_look(&front->child);
+	step(front, ZKL__ON_LOST, 0);
+}
+
+static void look_at_lease(struct zkl__front *front)
+{
+	if (front->granted && !front->told_lost && !lease_lives(front))
+		lose(front);
+}
+
+static void feed(struct zkl__front *front, enum zkl__supervisor_event_type type, int value)
+{
+	look_at_lease(front);
+	step(front, type, value);
+}
+
+/* ---- events of the lock ---- */
+
+static void on_granted(struct zkl__front *front, const zkl_event *event)
+{
+	front->grant = *event->grant;
+	front->granted_ns = zkl__alarm_now();
+	if (!lease_lives(front)) {
+		step(front, ZKL__ON_GRANTED_LATE, 0);
+		return;
+	}
+	front->granted = true;
+	TELL(front, "acquired %s after %.3f s, token %" PRIu64 ", epoch %" PRIu64, front->options->path,
+	     seconds_since(front->started_ns), front->grant.token, front->grant.epoch);
+	step(front, ZKL__ON_GRANTED, 0);
+}
+
+static const char *text_of(const zkl_event *event)
+{
+	return event->error != NULL ? event->error->message : zkl_strerror(event->code);
+}
+
+static void on_ended(struct zkl__front *front, const zkl_event *event)
+{
+	if (front->granted) {
+		lose(front);
+		return;
+	}
+	/* A busy lock is no failure: it is told by the status alone. */
+	if (event->code == ZKL_EBUSY || event->code == ZKL_ETIMEDOUT)
+		front->ask_holder = event->code == ZKL_EBUSY;
+	else
+		BECAUSE(front, "%s", text_of(event));
+	step(front, ZKL__ON_ENDED, event->code);
+}
+
+static void on_lock_event(const zkl_event *event, void *user)
+{
+	struct zkl__front *front = user;
+
+	switch (event->type) {
+	case ZKL_EV_WAITING:
+		front->ask_holder = !front->reached;
+		front->reached = true;
+		break;
+	case ZKL_EV_GRANTED:
+		on_granted(front, event);
+		break;
+	case ZKL_EV_LOST:
+		lose(front);
+		break;
+	case ZKL_EV_ENDED:
+		on_ended(front, event);
+		break;
+	case ZKL_EV_SUSPENDED:
+		TELL(front, "no proof of the session: %.3f s left", (double)event->lease_ms / 1e3);
+		break;
+	case ZKL_EV_RESUMED:
+		TELL(front, "the session is proved again");
+		break;
+	}
+}
+
+/* -v only: one read on the servers. */
+static void tell_holder(struct zkl__front *front)
+{
+	zkl_peer peer;
+
+	const bool asked = front->ask_holder && front->options->verbose;
+	front->ask_holder = false;
+	if (!asked || zkl_lock_holder(front->session, front->options->path, &peer, NULL) <= 0)
+		return;
+	zkl__message_say("%s is held by %s, token %" PRIu64 ", %" PRIu32 " waiting", front->options->path, peer.id, peer.token,
+	                 peer.waiting);
+}
+
+/* ---- events of the command ---- */
+
+static void tell_end(struct zkl__front *front, int wait_status)
+{
+	if (WIFSIGNALED(wait_status))
+		TELL(front, "the command died by signal %d (%s) after %.3f s", WTERMSIG(wait_status),
+		     strsignal(WTERMSIG(wait_status)), seconds_since(front->granted_ns));
+	else
+		TELL(front, "the command exited with status %d after %.3f s", WEXITSTATUS(wait_status),
+		     seconds_since(front->granted_ns));
+}
+
+/* From the background it wanted the terminal: it may have it where that is ours to give. */
+static bool wants_terminal(struct zkl__front *front, int sig)
+{
+	return (sig == SIGTTIN || sig == SIGTTOU) && zkl__terminal_give(front->terminal, front->child.command);
+}
+
+static void on_report(struct zkl__front *front, const struct zkl__report *report)
+{
+	switch (report->type) {
+	case ZKL__REPORT_SPAWNED:
+		TELL(front, "started %s, process %d", front->options->command[0], (int)report->command);
+		break;
+	case ZKL__REPORT_EXEC_FAILED:
+		BECAUSE(front, "cannot execute %.200s: %s", front->options->command[0], strerror(report->value));
+		feed(front, ZKL__ON_EXEC_FAILED, report->value);
+		break;
+	case ZKL__REPORT_STOPPED:
+		feed(front, ZKL__ON_STOPPED, report->value);
+		if (wants_terminal(front, report->value))
+			feed(front, ZKL__ON_SIGNALLED, SIGCONT);
+		break;
+	case ZKL__REPORT_EXITED:
+		tell_end(front, report->value);
+		feed(front, report->alone ? ZKL__ON_EXITED_ALONE : ZKL__ON_EXITED, report->value);
+		break;
+	case ZKL__REPORT_GONE:
+		feed(front, ZKL__ON_GONE, 0);
+		break;
+	case ZKL__REPORT_WARDEN_DIED:
+		if (!front->told_lost)
+			BECAUSE(front, "the process between zklock-run and the command was killed, and the command with it");
+		feed(front, ZKL__ON_WARDEN_DIED, 0);
+		break;
+	}
+}
+
+/* ---- actions ---- */
+
+static int64_t wait_left_ms(const struct zkl__front *front)
+{
+	if (front->options->wait_ms <= 0)
+		return front->options->wait_ms;
+	const int64_t left = front->options->wait_ms - (zkl__alarm_now() - front->started_ns) / ZKL__NS_PER_MS;
+	return left > 1 ? left : 1; /* 0 would be a try */
+}
+
+static void attempt(struct zkl__front *front)
+{
+	zkl_error error;
+	const int rc = zkl_lock_start(front->lock, wait_left_ms(front), &error);
+
+	if (rc < 0) {
+		BECAUSE(front, "%s", error.message);
+		step(front, ZKL__ON_ENDED, rc);
+	}
+}
+
+static void take_terminal(struct zkl__front *front)
+{
+	if (zkl__terminal_take(front->terminal, front->child.command) && !front->options->quiet)
+		zkl__message_say("the command is stopped, lock %s stays held: Ctrl-Z again stops zklock-run too (and the lock "
+		                 "is lost in a while), fg or bg then continues both",
+		                 front->options->path);
+}
+
+static void continue_command(struct zkl__front *front)
+{
+	zkl__terminal_give(front->terminal, front->child.command);
+	zkl__child_signal(&front->child, SIGCONT);
+}
+
+static void begin_grace(struct zkl__front *front)
+{
+	TELL(front, "sending TERM to what is left of the command");
+	front->grace_end_ns = zkl__alarm_now() + front->options->grace_ms * ZKL__NS_PER_MS;
+	zkl__child_term(&front->child);
+}
+
+static void begin_killing(struct zkl__front *front)
+{
+	TELL(front, "sending KILL to what is left of the command");
+	front->kill_begin_ns = zkl__alarm_now();
+	zkl__child_kill(&front->child);
+}
+
+static void act(struct zkl__front *front, const struct zkl__supervisor_action *action)
+{
+	switch (action->type) {
+	case ZKL__DO_ATTEMPT:
+		attempt(front);
+		break;
+	case ZKL__DO_RELEASE:
+		zkl_lock_release(front->lock, 0, NULL);
+		break;
+	case ZKL__DO_SPAWN:
+		zkl__child_spawn(&front->child, &front->grant, zkl__terminal_is_ours(front->terminal));
+		break;
+	case ZKL__DO_FORWARD:
+		zkl__child_signal(&front->child, action->value);
+		break;
+	case ZKL__DO_CONTINUE:
+		continue_command(front);
+		break;
+	case ZKL__DO_TAKE_TERMINAL:
+		take_terminal(front);
+		break;
+	case ZKL__DO_STOP_SELF:
+		kill(getpid(), SIGSTOP);
+		break;
+	case ZKL__DO_TERM:
+		begin_grace(front);
+		break;
+	case ZKL__DO_KILL:
+		begin_killing(front);
+		break;
+	case ZKL__DO_HOLD: /* its end is granted_ns + min_hold; Ctrl-C is for us again */
+		zkl__terminal_take(front->terminal, front->child.command);
+		break;
+	case ZKL__DO_EXIT: /* the loop ends */
+		break;
+	}
+}
+
+static void step(struct zkl__front *front, enum zkl__supervisor_event_type type, int value)
+{
+	struct zkl__supervisor_actions actions;
+
+	zkl__supervisor_step(&front->supervisor, &(struct zkl__supervisor_event){type, value}, &actions);
+	for (unsigned i = 0; i < actions.count; i++)
+		act(front, &actions.list[i]);
+}
+
+/* ---- time ---- */
+
+static int64_t connect_end_ns(const struct zkl__front *front)
+{
+	return front->started_ns + front->options->connect_ms * ZKL__NS_PER_MS;
+}
+
+static int64_t min_hold_end_ns(const struct zkl__front *front)
+{
+	return front->granted_ns + front->options->min_hold_ms * ZKL__NS_PER_MS;
+}
+
+/* The grace never goes beyond the deadline's. */
+static int64_t grace_end_ns(const struct zkl__front *front)
+{
+	const int64_t deadline = zkl__deadline_ns(&front->child.shared->deadline);
+	const int64_t last = deadline < ZKL__NEVER ? deadline + front->options->grace_ms * ZKL__NS_PER_MS : ZKL__NEVER;
+
+	return last < front->grace_end_ns ? last : front->grace_end_ns;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int64_t state_due_ns(const struct zkl__front *front, int64_t now)
+{
+	switch (front->supervisor.state) {
+	case ZKL__STATE_WAITING:
+	case ZKL__STATE_LAPSED:
+		return front->reached ? ZKL__NEVER : connect_end_ns(front);
+	case ZKL__STATE_ENDING:
+		return grace_end_ns(front);
+	case ZKL__STATE_KILLING:
+		return now + KILL_PAUSE_NS;
+	case ZKL__STATE_HOLDING:
+		return min_hold_end_ns(front);
+	default:
+		return ZKL__NEVER;
+	}
+}
+
+static int64_t next_due_ns(const struct zkl__front *front)
+{
+	const int64_t now = zkl__alarm_now();
+	int64_t       due = state_due_ns(front, now);
+
+	if (front->granted && !front->told_lost)
+		due = earlier(due, earlier(now + front->options->timeout_ms * ZKL__NS_PER_MS / TICK_PART, zkl__deadline_ns(&front->child.shared->deadline)));
+	return due;
+}
+
+static void look_at_connection(struct zkl__front *front)
+{
+	zkl_stats stats = ZKL_STATS_INIT;
+
+	front->reached = zkl_session_stats(front->session, &stats) == 0 && stats.session_id != 0;
+	if (front->reached)
+		return;
+	BECAUSE(front, "no ensemble reached at %.200s within %.3f s", front->servers, (double)front->options->connect_ms / 1e3);
+	step(front, ZKL__ON_CONNECT_TIMEOUT, 0);
+}
+
+static void kill_again(struct zkl__front *front)
+{
+	const int living = zkl__child_kill(&front->child);
+
+	if (living <= 0 || front->told_stuck || zkl__alarm_now() - front->kill_begin_ns < KILL_TELL_NS)
+		return;
+	front->told_stuck = true;
+	zkl__message_say("%d processes of the command cannot be killed: the session is kept alive until they end", living);
+}
+
+static void look_at_clock(struct zkl__front *front)
+{
+	const int64_t now = zkl__alarm_now();
+
+	look_at_lease(front);
+	switch (front->supervisor.state) {
+	case ZKL__STATE_WAITING:
+	case ZKL__STATE_LAPSED:
+		if (!front->reached && now >= connect_end_ns(front))
+			look_at_connection(front);
+		break;
+	case ZKL__STATE_ENDING:
+		if (now >= grace_end_ns(front))
+			feed(front, ZKL__ON_GRACE_OVER, 0);
+		break;
+	case ZKL__STATE_KILLING:
+		kill_again(front);
+		break;
+	case ZKL__STATE_HOLDING:
+		if (now >= min_hold_end_ns(front))
+			feed(front, ZKL__ON_MIN_HOLD_OVER, 0);
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- the loop ---- */
+
+static void read_signals(struct zkl__front *front)
+{
+	struct signalfd_siginfo info;
+
+	while (read(front->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (info.ssi_signo == SIGCHLD)
+			zkl__child_reap(&front->child);
+		else
+			feed(front, ZKL__ON_SIGNALLED, (int)info.ssi_signo);
+	}
+}
+
+static void read_reports(struct zkl__front *front)
+{
+	struct zkl__report report;
+
+	while (zkl__child_next(&front->child, &report))
+		on_report(front, &report);
+}
+
+/* Time first: after a stop, what the clock says counts before what has piled up. */
+void zkl__front_run(struct zkl__front *front)
+{
+	attempt(front);
+	while (front->supervisor.state != ZKL__STATE_OVER) {
+		struct pollfd fds[] = {{zkl_session_fd(front->session), POLLIN, 0},
+		                       {front->child.socket, POLLIN, 0},
+		                       {front->signals, POLLIN, 0},
+		                       {front->alarm, POLLIN, 0}};
+
+		zkl__alarm_set(front->alarm, next_due_ns(front));
+		poll(fds, sizeof(fds) / sizeof(fds[0]), -1);
+		look_at_clock(front);
+		read_signals(front);
+		zkl_session_process(front->session);
+		read_reports(front);
+		tell_holder(front);
+	}
+}
+
+/* ---- the ends ---- */
+
+static void log_line(int level, const char *id, const char *message, void *user)
+{
+	(void)level;
+	(void)id;
+	(void)user;
+	zkl__message_say("%s", message);
+}
+
+static int open_session(struct zkl__front *front, zkl_error *reterr)
+{
+	zkl_session_options options = ZKL_SESSION_OPTIONS_INIT;
+
+	options.flags = ZKL_MANUAL;
+	options.servers = front->servers;
+	options.timeout_ms = front->options->timeout_ms;
+	options.log = front->options->verbose ? log_line : NULL;
+	if (front->options->wait_ms == 0)
+		options.op_ms = front->options->connect_ms; /* the patience of a try */
+	return zkl_session_open(&options, &front->session, reterr);
+}
+
+static int open_lock(struct zkl__front *front, zkl_error *reterr)
+{
+	zkl_options options = ZKL_OPTIONS_INIT;
+
+	options.on_event = on_lock_event;
+	options.user = front;
+	options.stop_ms = front->options->grace_ms;
+	return zkl_lock_new(front->session, front->options->path, &options, &front->lock, reterr);
+}
+
+int zkl__front_open(struct zkl__front *front)
+{
+	zkl_error error;
+
+	zkl__supervisor_init(&front->supervisor, front->options->busy_status, front->options->min_hold_ms > 0);
+	if ((front->alarm = zkl__alarm_open()) < 0) {
+		BECAUSE(front, "cannot make a timer: %s", strerror(errno));
+		return ZKL__STATUS_FAILED;
+	}
+	int rc = open_session(front, &error);
+	if (rc == 0)
+		rc = open_lock(front, &error);
+	if (rc == 0)
+		return 0;
+	BECAUSE(front, "%s", error.message);
+	return zkl__supervisor_status_of(&front->supervisor, rc);
+}
+
+static int64_t patience_ms(const struct zkl__front *front)
+{
+	if (front->granted)
+		return RELEASE_MS;
+	return front->supervisor.exit.signal != 0 ? LEAVE_MS : GIVE_UP_MS;
+}
+
+void zkl__front_close(struct zkl__front *front)
+{
+	const int rc = zkl_session_close(front->session, patience_ms(front));
+
+	zkl_lock_free(front->lock);
+	if (rc == ZKL_ETIMEDOUT && front->granted && !front->options->quiet)
+		zkl__message_say("the servers did not confirm the release of %s: it is free when the session has expired",
+		                 front->options->path);
+	zkl__terminal_take(front->terminal, front->child.command);
+	zkl__child_close(&front->child);
+}

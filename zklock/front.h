@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_FRONT_H
+#define ZKLOCK_FRONT_H
+
+/* front.h: the process that holds the session: it carries what happens to the policy (supervisor.h) and carries out what
+ * the policy says.
+ *
+ *     fill in the upper part; zkl__child_open; zkl__front_open, zkl__front_run, zkl__front_close
+ *
+ * One loop and one thread, beside those of the library.
+ *
+ * The lease is looked at before every event, and each T/24: what the lock answers becomes the deadline that front and
+ * warden share. The lock's stop_ms is the grace: so the lock says no, and TERM goes out, one grace before the lease ends,
+ * and KILL at its end. */
+
+#include "child.h"
+#include "run_options.h"
+#include "supervisor.h"
+
+#include <zklock/lock.h>
+
+struct zkl__front {
+	/* From the caller. */
+	const struct zkl__run_options *options;
+	const char                    *servers;
+	int                            signals;    /* a signalfd: those to act on, and SIGCHLD */
+	int                            terminal;   /* or -1 */
+	int64_t                        started_ns; /* CLOCK_BOOTTIME */
+	struct zkl__child              child;
+
+	/* Ours. */
+	struct zkl__supervisor supervisor;
+	zkl_session           *session;
+	zkl_lock              *lock;
+	zkl_grant              grant;
+	bool                   granted, told_lost; /* `grant` */
+	bool                   reached;            /* a server, at least once */
+	bool                   ask_holder;         /* with -v: as soon as we are not in a callback */
+	bool                   told_stuck;
+	int                    alarm;
+	int64_t                granted_ns, grace_end_ns, kill_begin_ns;
+	char                   why[ZKL__WHY_MAX]; /* the line for an end that is not the command's own; may be empty */
+};
+
+/* Makes session and lock; waits for nothing. 0, or the status to exit with, and `why` says the reason. */
+int zkl__front_open(struct zkl__front *front);
+
+/* From the first attempt until the policy says exit: front->supervisor.exit. */
+void zkl__front_run(struct zkl__front *front);
+
+/* Gives back the lock, or the place in the queue, and the terminal, and ends the warden. Also after open has failed. */
+void zkl__front_close(struct zkl__front *front);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proctree.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* A tree that still grows after so many rounds is left to the next sweep. */
+#define SWEEP_ROUNDS 16
+
+/* Processes in the order of their ids. */
+struct tree {
+	struct zkl__process *list;
+	size_t               count, room;
+};
+
+/* ---- reading ---- */
+
+static ssize_t read_file(const char *path, char *buffer, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	ssize_t length = read(fd, buffer, size - 1);
+	close(fd);
+	if (length >= 0)
+		buffer[length] = '\0';
+	return length;
+}
+
+bool zkl__process_read(pid_t pid, struct zkl__process *ret)
+{
+	char path[32], text[1024], state;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (read_file(path, text, sizeof(text)) <= 0)
+		return false;
+	/* The name may contain anything, blanks and parentheses too: the fields begin behind the last one. */
+	const char *fields = strrchr(text, ')');
+	ret->pid = pid;
+	if (fields == NULL || sscanf(fields + 1,
+	                             " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+	                             &state, &ret->parent, &ret->start) != 3)
+		return false;
+	ret->dead = state == 'Z' || state == 'X';
+	return true;
+}
+
+static int add(struct tree *tree, const struct zkl__process *process)
+{
+	if (tree->count == tree->room) {
+		size_t               room = tree->room == 0 ? 256 : tree->room * 2;
+		struct zkl__process *list = realloc(tree->list, room * sizeof(*list));
+		if (list == NULL)
+			return -1;
+		tree->list = list;
+		tree->room = room;
+	}
+	tree->list[tree->count++] = *process;
+	return 0;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+	pid_t left = ((const struct zkl__process *)a)->pid, right = ((const struct zkl__process *)b)->pid;
+	return (left > right) - (left < right);
+}
+
+static const struct zkl__process *find(const struct tree *tree, pid_t pid)
+{
+	const struct zkl__process key = {.pid = pid};
+
+	if (tree->count == 0)
+		return NULL;
+	return bsearch(&key, tree->list, tree->count, sizeof(key), by_pid);
+}
+
+/* Every process of the machine that can be seen. */
+static int read_all(struct tree *tree)
+{
+	DIR *proc = opendir("/proc");
+	if (proc == NULL)
+		return -1;
+
+	int                  rc = 0;
+	struct zkl__process  process;
+	const struct dirent *entry;
+	while (rc == 0 && (entry = readdir(proc)) != NULL) {
+		if (isdigit((unsigned char)entry->d_name[0]) && zkl__process_read((pid_t)atoi(entry->d_name), &process))
+			rc = add(tree, &process);
+	}
+	closedir(proc);
+	if (tree->count > 0)
+		qsort(tree->list, tree->count, sizeof(*tree->list), by_pid);
+	return rc;
+}
+
+/* The parent may have changed meanwhile: who loses his parent goes to a subreaper, which is in the tree or its root. */
+static bool is_same(const struct zkl__process *then, const struct zkl__process *now)
+{
+	return now->pid == then->pid && now->start == then->start;
+}
+
+static bool is_excepted(const struct zkl__proctree_root *root, const struct zkl__process *process)
+{
+	for (size_t i = 0; i < root->except_count; i++) {
+		if (is_same(&root->except[i], process))
+			return true;
+	}
+	return false;
+}
+
+static bool descends(const struct tree *all, const struct zkl__process *process, const struct zkl__proctree_root *root)
+{
+	/* The bound ends a circle, which ids that were given away while /proc was read can make. */
+	for (size_t steps = 0; process != NULL && steps < all->count; steps++) {
+		if (process->parent == root->pid)
+			return !is_excepted(root, process);
+		process = find(all, process->parent);
+	}
+	return false;
+}
+
+static int read_tree(const struct zkl__proctree_root *root, struct tree *ret)
+{
+	struct tree all = {0};
+	int         rc = read_all(&all);
+
+	ret->count = 0;
+	for (size_t i = 0; rc == 0 && i < all.count; i++) {
+		if (descends(&all, &all.list[i], root))
+			rc = add(ret, &all.list[i]);
+	}
+	free(all.list);
+	return rc;
+}
+
+/* ---- signalling ---- */
+
+static void signal_process(const struct zkl__process *process, int sig)
+{
+	struct zkl__process now;
+	int                 fd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+	bool                without = fd < 0 && errno == ENOSYS;
+
+	if ((fd >= 0 || without) && zkl__process_read(process->pid, &now) && is_same(process, &now)) {
+		if (without)
+			kill(process->pid, sig);
+		else
+			syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Signals who lives and was not there the round before. Returns how many these were. */
+static size_t signal_new(const struct tree *now, const struct tree *before, int sig)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < now->count; i++) {
+		const struct zkl__process *process = &now->list[i], *known = find(before, process->pid);
+		if (process->dead || (known != NULL && is_same(process, known)))
+			continue;
+		count++;
+		signal_process(process, sig);
+		if (sig == SIGTERM)
+			signal_process(process, SIGCONT);
+	}
+	return count;
+}
+
+static int count_living(const struct tree *tree)
+{
+	int count = 0;
+
+	for (size_t i = 0; i < tree->count; i++)
+		count += !tree->list[i].dead;
+	return count;
+}
+
+int zkl__proctree_sweep(const struct zkl__proctree_root *root, int sig)
+{
+	struct tree now = {0}, before = {0};
+	int         living = -1;
+
+	for (unsigned round = 0; round < SWEEP_ROUNDS; round++) {
+		if (read_tree(root, &now) < 0) {
+			living = -1;
+			break;
+		}
+		living = count_living(&now);
+		if (signal_new(&now, &before, sig) == 0)
+			break;
+		struct tree swap = before;
+		before = now;
+		now = swap;
+	}
+	free(now.list);
+	free(before.list);
+	return living;
+}
+
+int zkl__proctree_kill(const struct zkl__proctree_root *root)
+{
+	zkl__proctree_sweep(root, SIGSTOP);
+	return zkl__proctree_sweep(root, SIGKILL);
+}
+
+/* ---- direct children ---- */
+
+/* The next id in a list of numbers, each followed by a blank; 0: no more. A list that was too long ends in half a number,
+ * which is not given out. */
+static pid_t next_pid(const char **list)
+{
+	const char *end = strchr(*list, ' ');
+	if (end == NULL)
+		return 0;
+	pid_t pid = (pid_t)strtol(*list, NULL, 10);
+	*list = end + 1;
+	return pid;
+}
+
+int zkl__proctree_children(struct zkl__process **ret, size_t *ret_count)
+{
+	struct tree         children = {0};
+	struct zkl__process process;
+	char                text[4096] = "";
+	const char         *list = text;
+	int                 rc = 0;
+
+	read_file("/proc/thread-self/children", text, sizeof(text));
+	for (pid_t pid; rc == 0 && (pid = next_pid(&list)) > 0;) {
+		if (zkl__process_read(pid, &process))
+			rc = add(&children, &process);
+	}
+	*ret = children.list;
+	*ret_count = children.count;
+	return rc;
+}
+
+void zkl__proctree_kill_children(void)
+{
+	char        text[4096] = "";
+	const char *list = text;
+
+	/* Whoever stands behind the end of a list that is too long has his turn when these are gone. */
+	read_file("/proc/thread-self/children", text, sizeof(text));
+	for (pid_t pid; (pid = next_pid(&list)) > 0;)
+		kill(pid, SIGKILL);
+}

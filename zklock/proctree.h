@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_PROCTREE_H
+#define ZKLOCK_PROCTREE_H
+
+/* proctree.h: which processes descend from a process, and signals to exactly those.
+ *
+ * A tree is read from /proc/PID/stat. It is out of date when it has been read: so a process is opened as a pidfd, looked at
+ * again through /proc, and only signalled if it still is the process that was found in the tree. A process id that was
+ * given to somebody else meanwhile is never signalled. (Kernels before 5.3 have no pidfd: there a window of microseconds
+ * is left between the second look and the signal.) */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct zkl__process {
+	pid_t    pid, parent;
+	uint64_t start; /* clock ticks after boot: with pid the name of a process */
+	bool     dead;  /* waits to be reaped */
+};
+
+/* False: there is no such process, or it may not be looked at. */
+bool zkl__process_read(pid_t pid, struct zkl__process *ret);
+
+/* All descendants of `pid`, except for those below the direct children listed in `except`. */
+struct zkl__proctree_root {
+	pid_t                      pid;
+	const struct zkl__process *except;
+	size_t                     except_count;
+};
+
+/* Signals every living descendant once, also those that are born meanwhile as far as it can keep up. SIGTERM is followed by
+ * SIGCONT, so that a stopped process can act on it. Returns how many living descendants it saw last, -1 (errno) where
+ * /proc could not be read. */
+int zkl__proctree_sweep(const struct zkl__proctree_root *root, int sig);
+
+/* Stops the tree, so that nobody in it can flee by forking, and kills it. Returns as sweep. */
+int zkl__proctree_kill(const struct zkl__proctree_root *root);
+
+/* The direct children of the calling thread, in memory that is the caller's to free. None are found on a kernel without
+ * /proc/PID/task/TID/children. -1: out of memory. */
+int zkl__proctree_children(struct zkl__process **ret, size_t *ret_count);
+
+/* Kills the direct children of the calling thread: much faster than a walk, and exact, since a child's id cannot be given
+ * away before it is reaped. In a subreaper every descendant becomes a direct child once its parent is gone. */
+void zkl__proctree_kill_children(void);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* zklock-run: runs a command while holding a lock, never longer.
+ *
+ * Everything before the first request and after the last one: what was asked for, where the servers are, the state that
+ * the command inherits, how the process ends. What lies between is front.h. */
+
+#include "alarm.h"
+#include "front.h"
+#include "message.h"
+#include "nesting.h"
+#include "run_options.h"
+#include "terminal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define CONFIGURATION "/etc/zklock.conf"
+
+/* ---- the servers ---- */
+
+/* NULL: *ret_why. The caller's to free. */
+static char *read_configuration(char *ret_why)
+{
+	char   text[16384], wrong[ZKL__WHY_MAX], *servers = NULL;
+	FILE  *file = fopen(CONFIGURATION, "re");
+	size_t length = file == NULL ? 0 : fread(text, 1, sizeof(text), file);
+	int    error = file == NULL || ferror(file) ? errno : 0;
+
+	if (file != NULL)
+		fclose(file);
+	if (error != 0 && error != ENOENT)
+		snprintf(ret_why, ZKL__WHY_MAX, CONFIGURATION ": %s", strerror(error));
+	else if (length == sizeof(text))
+		snprintf(ret_why, ZKL__WHY_MAX, CONFIGURATION ": too long");
+	else if (zkl__config_parse(text, length, &servers, wrong) < 0)
+		snprintf(ret_why, ZKL__WHY_MAX, CONFIGURATION ", %.400s", wrong);
+	else if (servers == NULL)
+		snprintf(ret_why, ZKL__WHY_MAX,
+		         "no servers given: use -s, or " ZKL__SERVERS_VARIABLE " in the environment or in " CONFIGURATION);
+	return servers;
+}
+
+static char *find_servers(const struct zkl__run_options *options, char *ret_why)
+{
+	const char *servers = options->servers != NULL ? options->servers : getenv(ZKL__SERVERS_VARIABLE);
+
+	if (servers == NULL || servers[0] == '\0')
+		return read_configuration(ret_why);
+	char *copy = strdup(servers);
+	if (copy == NULL)
+		snprintf(ret_why, ZKL__WHY_MAX, "out of memory");
+	return copy;
+}
+
+/* ---- what the command inherits ---- */
+
+/* Where one of the standard descriptors is closed, one of ours would become it. The command finds it closed again. */
+static void fill_standard_descriptors(void)
+{
+	int fd;
+
+	while ((fd = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
+		continue;
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Dispositions stay as they are (but that of SIGCHLD, which a parent must not ignore): everything goes by the mask, which
+ * is easily given back to the command. What is ignored stays ignored, as nohup wants. -1: errno; else the signalfd. */
+static int take_signals(sigset_t *ret_mask, bool *ret_ignores_chld)
+{
+	static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP};
+	struct sigaction action;
+	sigset_t         read, blocked;
+
+	sigemptyset(&read);
+	sigaddset(&read, SIGCHLD);
+	sigaddset(&read, SIGCONT);
+	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++) {
+		if (sigaction(passed_on[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+			sigaddset(&read, passed_on[i]);
+	}
+	blocked = read;
+	sigaddset(&blocked, SIGPIPE);
+	sigaddset(&blocked, SIGTTOU);
+	sigprocmask(SIG_BLOCK, &blocked, ret_mask);
+	*ret_ignores_chld = signal(SIGCHLD, SIG_DFL) == SIG_IGN;
+	return signalfd(-1, &read, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* ---- the end ---- */
+
+static _Noreturn void die_by(int sig)
+{
+	sigset_t only;
+
+	prctl(PR_SET_DUMPABLE, 0); /* the command may have left a core: we leave none */
+	signal(sig, SIG_DFL);
+	sigemptyset(&only);
+	sigaddset(&only, sig);
+	raise(sig);
+	sigprocmask(SIG_UNBLOCK, &only, NULL);
+	_exit(128 + sig); /* the first process of a container survives its own signals */
+}
+
+static int print(const char *text)
+{
+	return fputs(text, stdout) >= 0 && fflush(stdout) == 0 ? 0 : ZKL__STATUS_FAILED;
+}
+
+static int print_version(void)
+{
+	char     line[64];
+	unsigned version = zkl_version();
+
+	snprintf(line, sizeof(line), "zklock-run %u.%u.%u\n", version >> 16, version >> 8 & 0xff, version & 0xff);
+	return print(line);
+}
+
+static int refuse(int status, const char *why)
+{
+	zkl__message_say("%s", why);
+	return status;
+}
+
+/* ---- the whole ---- */
+
+/* With the lock's name, and the locks that we run under. */
+static int run(struct zkl__front *front, struct zkl__child_options *child)
+{
+	front->terminal = child->terminal = zkl__terminal_open();
+	front->signals = take_signals(&child->mask, &child->ignores_chld);
+	if (front->signals < 0 || zkl__child_open(&front->child, child) < 0) {
+		zkl__message_say("cannot start: %s", strerror(errno));
+		return ZKL__STATUS_FAILED;
+	}
+	const struct zkl__supervisor_exit *how = &front->supervisor.exit;
+	int                                status = zkl__front_open(front);
+	if (status == 0) {
+		zkl__front_run(front);
+		status = how->status;
+	}
+	zkl__front_close(front);
+	if (!how->own && how->signal == 0 && front->why[0] != '\0')
+		zkl__message_say("%s", front->why);
+	if (how->signal != 0)
+		die_by(how->signal);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct zkl__front        front = {.started_ns = zkl__alarm_now()};
+	struct zkl__run_options  options;
+	struct zkl__child_options child;
+	char                     why[ZKL__WHY_MAX], *servers, *name, *held;
+
+	fill_standard_descriptors();
+	if (zkl__run_options_parse(argc, argv, &options, why) < 0)
+		return refuse(ZKL__STATUS_USAGE, why);
+	if (options.what == ZKL__RUN_HELP)
+		return print(zkl__run_help);
+	if (options.what == ZKL__RUN_VERSION)
+		return print_version();
+	if ((servers = find_servers(&options, why)) == NULL)
+		return refuse(ZKL__STATUS_USAGE, why);
+	name = zkl__nesting_name(servers, options.path);
+	if (name == NULL)
+		return refuse(ZKL__STATUS_FAILED, "out of memory");
+	if (zkl__nesting_check(getenv("ZKLOCK_HELD"), name, &held))
+		return refuse(ZKL__STATUS_USAGE, "this process runs under the same lock already: it would wait for itself");
+	if (held == NULL)
+		return refuse(ZKL__STATUS_FAILED, "out of memory");
+
+	front.options = &options;
+	front.servers = servers;
+	child = (struct zkl__child_options){.argc = argc,
+	                                    .argv = argv,
+	                                    .command = options.command,
+	                                    .path = options.path,
+	                                    .name = name,
+	                                    .held = held,
+	                                    .grace_ns = options.grace_ms * ZKL__NS_PER_MS};
+	int status = run(&front, &child);
+	free(held);
+	free(name);
+	free(servers);
+	return status;
+}

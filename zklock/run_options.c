@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run_options.h"
+#include "supervisor.h"
+
+#include <ctype.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zklock/zklock.h>
+
+#define DEFAULT_TIMEOUT_MS 10000
+#define DEFAULT_CONNECT_MS 30000
+/* Of the session timeout: what -k is by default, and at most. */
+#define DEFAULT_GRACE_PART 8
+#define LARGEST_GRACE_PART 4
+
+const char zkl__run_help[] =
+	"Usage: zklock-run [OPTION...] PATH [--] COMMAND [ARG...]\n"
+	"Run COMMAND while holding the lock PATH on a ZooKeeper ensemble, never longer.\n"
+	"\n"
+	"  -s, --servers=SERVERS          \"host:port,host:port/chroot\"; else ZKLOCK_SERVERS in\n"
+	"                                 the environment, else in /etc/zklock.conf\n"
+	"  -n, --nonblock                 do not wait for a lock that is held by another\n"
+	"  -w, --wait=DURATION            wait so long at most, connecting included\n"
+	"  -E, --conflict-exit-code=CODE  exit status where the lock is held by another (75)\n"
+	"  -T, --session-timeout=DURATION after which the servers give up a holder that they\n"
+	"                                 do not hear of (10s)\n"
+	"  -k, --kill-after=DURATION      between TERM and KILL when the lock is lost, or when\n"
+	"                                 COMMAND leaves processes behind (T/8, at most T/4)\n"
+	"      --connect-timeout=DURATION give up where no server is reached (30s)\n"
+	"      --min-hold=DURATION        hold the lock so long at least\n"
+	"  -v, --verbose                  say who holds it, the token, and what ended\n"
+	"  -q, --quiet                    say nothing but what failed\n"
+	"      --help, --version\n"
+	"\n"
+	"Options end at PATH. A DURATION is in seconds, with fractions, or ends in ms, s, m or h.\n"
+	"COMMAND finds ZKLOCK_PATH, ZKLOCK_TOKEN, ZKLOCK_EPOCH and ZKLOCK_NODE in its environment.\n"
+	"\n"
+	"Exit status: that of COMMAND; 64 usage; 69 no ensemble reached; 75 (-E) held by another;\n"
+	"76 lock lost, COMMAND was ended; 77 permission; 125 zklock-run failed; 126 COMMAND cannot\n"
+	"be executed; 127 not found.\n";
+
+/* ---- durations ---- */
+
+/* 0: no such unit. */
+static int64_t unit_ms(const char *suffix)
+{
+	static const struct {
+		char    name[3];
+		int64_t ms;
+	} units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60 * 1000}, {"h", 60 * 60 * 1000}};
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcmp(suffix, units[i].name) == 0)
+			return units[i].ms;
+	}
+	return 0;
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* 0.DIGITS of a unit, rounded up. Digits beyond the twelfth only round. */
+static int64_t fraction_ms(const char *digits, size_t count, int64_t unit)
+{
+	int64_t numerator = 0, denominator = 1;
+	bool    more = false;
+
+	for (size_t i = 0; i < count; i++) {
+		if (i < 12) {
+			numerator = numerator * 10 + (digits[i] - '0');
+			denominator *= 10;
+		} else {
+			more = more || digits[i] != '0';
+		}
+	}
+	/* unit is at most 3.6e6: no overflow below 1e12 * 3.6e6. */
+	const int64_t product = numerator * unit;
+	return product / denominator + (product % denominator != 0 || more);
+}
+
+int zkl__duration_parse(const char *text, int64_t *ret_ms)
+{
+	const int64_t most = INT64_MAX / 1000000; /* nanoseconds must fit too */
+	size_t        whole = 0, part = 0;
+	int64_t       value = 0;
+
+	while (is_digit(text[whole])) {
+		if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, text[whole] - '0', &value))
+			return -1;
+		whole++;
+	}
+	const char *fraction = text + whole + (text[whole] == '.');
+	while (fraction != text + whole && is_digit(fraction[part]))
+		part++;
+
+	const int64_t unit = unit_ms(fraction + part);
+	if (whole + part == 0 || unit == 0 || __builtin_mul_overflow(value, unit, &value) || value > most)
+		return -1;
+	value += fraction_ms(fraction, part, unit);
+	if (value > most)
+		return -1;
+	*ret_ms = value;
+	return 0;
+}
+
+/* ---- the command line ---- */
+
+enum { OPTION_CONNECT = 256, OPTION_MIN_HOLD, OPTION_HELP, OPTION_VERSION };
+
+static const struct option long_options[] = {
+	{"servers", required_argument, NULL, 's'},
+	{"nonblock", no_argument, NULL, 'n'},
+	{"wait", required_argument, NULL, 'w'},
+	{"conflict-exit-code", required_argument, NULL, 'E'},
+	{"session-timeout", required_argument, NULL, 'T'},
+	{"kill-after", required_argument, NULL, 'k'},
+	{"connect-timeout", required_argument, NULL, OPTION_CONNECT},
+	{"min-hold", required_argument, NULL, OPTION_MIN_HOLD},
+	{"verbose", no_argument, NULL, 'v'},
+	{"quiet", no_argument, NULL, 'q'},
+	{"help", no_argument, NULL, OPTION_HELP},
+	{"version", no_argument, NULL, OPTION_VERSION},
+	{NULL, 0, NULL, 0},
+};
+
+#define WRONG(...) (snprintf(why, ZKL__WHY_MAX, __VA_ARGS__), -1)
+
+static int parse_duration(const char *option, const char *text, int64_t least, int64_t *ret, char *why)
+{
+	if (zkl__duration_parse(text, ret) < 0)
+		return WRONG("%s: \"%s\" is not a duration: give seconds, or a number with ms, s, m or h", option, text);
+	if (*ret < least)
+		return WRONG("%s: \"%s\" is too short", option, text);
+	return 0;
+}
+
+static int parse_status(const char *text, int *ret, char *why)
+{
+	char *end;
+	long  value = is_digit(text[0]) ? strtol(text, &end, 10) : -1;
+
+	if (value < 0 || value > 255 || *end != '\0')
+		return WRONG("-E: \"%s\" is not an exit status: give a number from 0 to 255", text);
+	*ret = (int)value;
+	return 0;
+}
+
+/* What is given, before defaults that depend on each other. */
+struct given {
+	bool nonblock, wait, grace;
+};
+
+static int parse_option(int option, struct zkl__run_options *ret, struct given *given, char *why)
+{
+	switch (option) {
+	case 's':
+		ret->servers = optarg;
+		return optarg[0] != '\0' ? 0 : WRONG("-s: no server given");
+	case 'n':
+		given->nonblock = true;
+		ret->wait_ms = 0;
+		return 0;
+	case 'w':
+		given->wait = true;
+		return parse_duration("-w", optarg, 0, &ret->wait_ms, why);
+	case 'E':
+		return parse_status(optarg, &ret->busy_status, why);
+	case 'T':
+		return parse_duration("-T", optarg, 1, &ret->timeout_ms, why);
+	case 'k':
+		given->grace = true;
+		return parse_duration("-k", optarg, 0, &ret->grace_ms, why);
+	case OPTION_CONNECT:
+		return parse_duration("--connect-timeout", optarg, 1, &ret->connect_ms, why);
+	case OPTION_MIN_HOLD:
+		return parse_duration("--min-hold", optarg, 0, &ret->min_hold_ms, why);
+	case 'v':
+		ret->verbose = true;
+		return 0;
+	case 'q':
+		ret->quiet = true;
+		return 0;
+	case OPTION_HELP:
+		ret->what = ZKL__RUN_HELP;
+		return 0;
+	default:
+		ret->what = ZKL__RUN_VERSION;
+		return 0;
+	}
+}
+
+static int refuse_option(int kind, char **argv, char *why)
+{
+	const char *argument = argv[optind - 1];
+
+	if (kind == ':')
+		return WRONG("option \"%s\" needs a value: see zklock-run --help", argument);
+	if (strncmp(argument, "--", 2) != 0 && optopt > 0 && optopt <= UCHAR_MAX)
+		return WRONG("unknown option \"-%c\": see zklock-run --help", optopt);
+	return WRONG("unknown option \"%s\": see zklock-run --help", argument);
+}
+
+/* What the options mean together. */
+static int settle(struct zkl__run_options *ret, const struct given *given, char *why)
+{
+	if (given->nonblock && given->wait)
+		return WRONG("-n and -w exclude each other");
+	if (ret->verbose && ret->quiet)
+		return WRONG("-v and -q exclude each other");
+	if (ret->timeout_ms > INT_MAX)
+		return WRONG("-T: more than %d ms", INT_MAX);
+	const int64_t most = ret->timeout_ms / LARGEST_GRACE_PART;
+	if (!given->grace)
+		ret->grace_ms = ret->timeout_ms / DEFAULT_GRACE_PART;
+	else if (ret->grace_ms > most)
+		return WRONG("-k: a grace of %" PRId64 " ms does not fit into a session timeout of %" PRId64
+		             " ms: at most a quarter of it, %" PRId64 " ms, or a longer -T",
+		             ret->grace_ms, ret->timeout_ms, most);
+	return 0;
+}
+
+/* PATH [--] COMMAND [ARG...] */
+static int parse_operands(char **operands, struct zkl__run_options *ret, char *why)
+{
+	if (operands[0] == NULL)
+		return WRONG("no PATH given: see zklock-run --help");
+	ret->path = operands[0];
+	if (ret->path[0] != '/')
+		return WRONG("PATH \"%.200s\" does not begin with \"/\": did you mean \"/%.200s\"?", ret->path, ret->path);
+	operands++;
+	if (operands[0] != NULL && strcmp(operands[0], "--") == 0)
+		operands++;
+	if (operands[0] == NULL)
+		return WRONG("no COMMAND given: see zklock-run --help");
+	ret->command = operands;
+	return 0;
+}
+
+int zkl__run_options_parse(int argc, char **argv, struct zkl__run_options *ret, char *why)
+{
+	struct given given = {0};
+
+	*ret = (struct zkl__run_options){.wait_ms = ZKL_FOREVER,
+	                                 .timeout_ms = DEFAULT_TIMEOUT_MS,
+	                                 .connect_ms = DEFAULT_CONNECT_MS,
+	                                 .busy_status = ZKL__STATUS_BUSY};
+	optind = 0; /* glibc: begin anew */
+	opterr = 0;
+	for (int option; (option = getopt_long(argc, argv, "+:s:nw:E:T:k:vq", long_options, NULL)) != -1;) {
+		if (option == '?' || option == ':')
+			return refuse_option(option, argv, why);
+		if (parse_option(option, ret, &given, why) < 0)
+			return -1;
+		if (ret->what != ZKL__RUN_COMMAND)
+			return 0;
+	}
+	if (settle(ret, &given, why) < 0)
+		return -1;
+	return parse_operands(argv + optind, ret, why);
+}
+
+/* ---- the configuration ---- */
+
+static void trim(const char **text, size_t *length)
+{
+	while (*length > 0 && isspace((unsigned char)**text)) {
+		(*text)++;
+		(*length)--;
+	}
+	while (*length > 0 && isspace((unsigned char)(*text)[*length - 1]))
+		(*length)--;
+}
+
+static void unquote(const char **text, size_t *length)
+{
+	if (*length >= 2 && ((*text)[0] == '"' || (*text)[0] == '\'') && (*text)[*length - 1] == (*text)[0]) {
+		(*text)++;
+		*length -= 2;
+	}
+}
+
+static int parse_line(const char *line, size_t length, unsigned number, char **servers, char *why)
+{
+	trim(&line, &length);
+	if (length == 0 || line[0] == '#')
+		return 0;
+	const char *equals = memchr(line, '=', length);
+	if (equals == NULL || memchr(line, '\0', length) != NULL)
+		return WRONG("line %u: not KEY=VALUE", number);
+
+	const char *key = line, *value = equals + 1;
+	size_t      key_length = (size_t)(equals - line), value_length = length - key_length - 1;
+	trim(&key, &key_length);
+	trim(&value, &value_length);
+	unquote(&value, &value_length);
+	if (key_length != strlen(ZKL__SERVERS_VARIABLE) || memcmp(key, ZKL__SERVERS_VARIABLE, key_length) != 0)
+		return WRONG("line %u: unknown key \"%.*s\"", number, (int)(key_length < 100 ? key_length : 100), key);
+	if (value_length == 0)
+		return WRONG("line %u: %s has no value", number, ZKL__SERVERS_VARIABLE);
+	free(*servers);
+	*servers = strndup(value, value_length);
+	return *servers != NULL ? 0 : WRONG("out of memory");
+}
+
+int zkl__config_parse(const char *text, size_t length, char **ret_servers, char *why)
+{
+	char *servers = NULL;
+
+	for (unsigned number = 1; length > 0; number++) {
+		const char *newline = memchr(text, '\n', length);
+		size_t      line = newline == NULL ? length : (size_t)(newline - text);
+		if (parse_line(text, line, number, &servers, why) < 0) {
+			free(servers);
+			return -1;
+		}
+		size_t used = line + (newline != NULL);
+		text += used;
+		length -= used;
+	}
+	*ret_servers = servers;
+	return 0;
+}

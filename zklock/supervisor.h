@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_SUPERVISOR_H
+#define ZKLOCK_SUPERVISOR_H
+
+/* supervisor.h: the policy of zklock-run: what follows from what happens to the lock, to the command and to the wrapper.
+ *
+ *     zkl__supervisor_init, then zkl__supervisor_step for every event; carry out the actions in their order
+ *
+ * Pure: no I/O, no clock, no threads, no allocation. Two rules are the caller's: before any other event, ask the lock, and
+ * step with LOST first if it says no; and keep the timers that actions start. The rules that are kept here:
+ *
+ * - Nothing is released before the whole tree of the command is gone.
+ * - A lock that was lost before the tree was gone gives status 76, whatever the command said.
+ * - EXIT comes exactly once, last, and releases what there is: every other action belongs to a wrapper that goes on. */
+
+#include <stdbool.h>
+
+enum zkl__supervisor_status {
+	ZKL__STATUS_USAGE = 64,       /* option, PATH, configuration, nested in itself */
+	ZKL__STATUS_UNREACHED = 69,   /* no ensemble within the connect timeout */
+	ZKL__STATUS_BUSY = 75,        /* held by another; -E changes it */
+	ZKL__STATUS_LOST = 76,        /* lock lost, command ended */
+	ZKL__STATUS_DENIED = 77,      /* permission, credentials */
+	ZKL__STATUS_FAILED = 125,     /* the wrapper itself failed */
+	ZKL__STATUS_NOT_EXECUTED = 126,
+	ZKL__STATUS_NOT_FOUND = 127,
+};
+
+#define ZKL__SUPERVISOR_STATES(X)                                                                                      \
+	X(WAITING) /* an attempt is under way */                                                                       \
+	X(LAPSED)  /* granted too late to be used; the attempt is being put away */                                    \
+	X(RUNNING) /* the command was ordered to start, or runs */                                                     \
+	X(ENDING)  /* TERM went to the tree, the grace runs */                                                         \
+	X(KILLING) /* KILL goes to the tree until nothing of it is left */                                             \
+	X(HOLDING) /* the tree is gone, --min-hold is not over */                                                      \
+	X(OVER)    /* EXIT was ordered */
+
+#define ZKL__SUPERVISOR_EVENTS(X)                                                                                      \
+	X(GRANTED)         /* the lock, with a live lease */                                                           \
+	X(GRANTED_LATE)    /* the lock, with a lease that is over */                                                   \
+	X(LOST)            /* the lock said no, or its deadline has passed */                                          \
+	X(ENDED)           /* the attempt; value: ZKL_E* or 0 */                                                       \
+	X(EXEC_FAILED)     /* value: errno */                                                                          \
+	X(STOPPED)         /* the command, by a signal of job control */                                               \
+	X(EXITED)          /* the command; value: status as of wait(); processes that it started are left */           \
+	X(EXITED_ALONE)    /* the same, and nothing is left */                                                         \
+	X(GONE)            /* nothing is left of the command's tree */                                                 \
+	X(WARDEN_DIED)     /* the command's parent; the command dies with it, its descendants do not */                \
+	X(SIGNALLED)       /* the wrapper; value: signal */                                                            \
+	X(CONNECT_TIMEOUT) /* no server was ever reached */                                                            \
+	X(GRACE_OVER)      /* what TERM did not end has had its time */                                                \
+	X(MIN_HOLD_OVER)
+
+#define ZKL__SUPERVISOR_ACTIONS(X)                                                                                     \
+	X(ATTEMPT)       /* begin another attempt, with the time that is left */                                       \
+	X(RELEASE)       /* put the attempt away, without waiting; ENDED follows */                                    \
+	X(SPAWN)         /* start the command */                                                                       \
+	X(FORWARD)       /* value: signal, to the command's process group */                                           \
+	X(CONTINUE)      /* the stopped command, in the foreground if the wrapper is */                                \
+	X(TAKE_TERMINAL) /* from the command that was stopped */                                                       \
+	X(STOP_SELF)     /* stop the wrapper, as Ctrl-Z does */                                                        \
+	X(TERM)          /* to the whole tree; GRACE_OVER follows after the grace */                                   \
+	X(KILL)          /* to the whole tree, again and again until GONE */                                           \
+	X(HOLD)          /* start the timer that MIN_HOLD_OVER comes from */                                           \
+	X(EXIT)          /* release, wait for that for a bounded time, end as *exit says */
+
+#define ZKL__NAME(name) ZKL__STATE_##name,
+enum zkl__supervisor_state { ZKL__SUPERVISOR_STATES(ZKL__NAME) };
+#undef ZKL__NAME
+#define ZKL__NAME(name) ZKL__ON_##name,
+enum zkl__supervisor_event_type { ZKL__SUPERVISOR_EVENTS(ZKL__NAME) };
+#undef ZKL__NAME
+#define ZKL__NAME(name) ZKL__DO_##name,
+enum zkl__supervisor_action_type { ZKL__SUPERVISOR_ACTIONS(ZKL__NAME) };
+#undef ZKL__NAME
+
+struct zkl__supervisor_event {
+	enum zkl__supervisor_event_type type;
+	int                             value;
+};
+
+struct zkl__supervisor_action {
+	enum zkl__supervisor_action_type type;
+	int                              value;
+};
+
+/* No event asks for more. */
+#define ZKL__SUPERVISOR_ACTIONS_MAX 2
+struct zkl__supervisor_actions {
+	unsigned                      count;
+	struct zkl__supervisor_action list[ZKL__SUPERVISOR_ACTIONS_MAX];
+};
+
+/* How the wrapper ends: by `signal` where that is not 0, else with `status`. own: as the command did. */
+struct zkl__supervisor_exit {
+	int  status, signal;
+	bool own;
+};
+
+struct zkl__supervisor {
+	/* policy */
+	int  busy_status;
+	bool min_hold;
+	/* where we are */
+	enum zkl__supervisor_state state;
+	bool                       lost;           /* before the tree was gone */
+	bool                       exited;         /* the command; wait_status is its own */
+	bool                       stopped;        /* the command, and not continued since */
+	bool                       told_to_stop;   /* a signal that asks for an end was forwarded */
+	int                        wait_status;    /* as of wait() */
+	struct zkl__supervisor_exit exit;          /* valid in OVER */
+};
+
+/* busy_status: what -E says. min_hold: MIN_HOLD_OVER is to be waited for. The first attempt is under way. */
+void zkl__supervisor_init(struct zkl__supervisor *supervisor, int busy_status, bool min_hold);
+
+void zkl__supervisor_step(struct zkl__supervisor *supervisor, const struct zkl__supervisor_event *event,
+                          struct zkl__supervisor_actions *ret);
+
+/* The exit status for an error of the lock: the table of the manual. */
+int zkl__supervisor_status_of(const struct zkl__supervisor *supervisor, int zkl_code);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "terminal.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int zkl__terminal_open(void)
+{
+	return open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+}
+
+static bool is_pipe(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
+bool zkl__terminal_is_ours(int terminal)
+{
+	/* The shell puts all of a pipeline into our group. A pager behind us must not find itself in the background. */
+	return terminal >= 0 && tcgetpgrp(terminal) == getpgrp() && !is_pipe(STDIN_FILENO) && !is_pipe(STDOUT_FILENO);
+}
+
+bool zkl__terminal_give(int terminal, pid_t group)
+{
+	return terminal >= 0 && tcgetpgrp(terminal) == getpgrp() && tcsetpgrp(terminal, group) == 0;
+}
+
+bool zkl__terminal_take(int terminal, pid_t group)
+{
+	return terminal >= 0 && tcgetpgrp(terminal) == group && tcsetpgrp(terminal, getpgrp()) == 0;
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "warden.h"
+#include "alarm.h"
+#include "message.h"
+#include "nesting.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Of `comm`, which pkill and killall match: both of our processes must not be taken at once. */
+#define NAME "zklock-warden"
+
+/* Killing: a short burst, in which processes that flee by forking are outrun, then a pause. */
+#define KILL_BURST    200
+#define KILL_PAUSE_NS (10 * ZKL__NS_PER_MS)
+
+struct warden {
+	struct zkl__child_options options;
+	struct zkl__shared       *shared;
+	int                       front, signals, alarm; /* front -1: it is dead */
+	int                       exec;                  /* of the command, while it has not succeeded; else -1 */
+	int                       exec_errno;
+	pid_t                     command;     /* 0: none yet, or it ended */
+	pid_t                     group;       /* of the command */
+	bool                      has_tree;    /* from the fork until nothing of it is left */
+	bool                      ending, killing;
+	int64_t                   kill_ns;     /* with `ending` */
+};
+
+/* ---- who we are ---- */
+
+static char **copy_of(char *const *list)
+{
+	size_t count = 0;
+	while (list[count] != NULL)
+		count++;
+	char **copy = calloc(count + 1, sizeof(*copy));
+	for (size_t i = 0; copy != NULL && i < count; i++) {
+		if ((copy[i] = strdup(list[i])) == NULL)
+			return NULL;
+	}
+	return copy;
+}
+
+/* The arguments lie one behind the other; what `ps` and `pkill -f` show is that memory. */
+static void overwrite_arguments(int argc, char **argv, const char *path)
+{
+	char *end = argv[0];
+
+	for (int i = 0; i < argc && argv[i] == end; i++)
+		end += strlen(end) + 1;
+	size_t room = (size_t)(end - argv[0]);
+	memset(argv[0], 0, room);
+	snprintf(argv[0], room, NAME " %s", path);
+}
+
+/* Path and command point into what is overwritten. Without memory we go on under our old name. */
+static void rename_us(struct zkl__child_options *options)
+{
+	char  *path = strdup(options->path);
+	char **command = copy_of(options->command);
+
+	prctl(PR_SET_NAME, NAME);
+	if (path == NULL || command == NULL)
+		return;
+	options->path = path;
+	options->command = command;
+	overwrite_arguments(options->argc, options->argv, path);
+}
+
+/* A group of our own: a signal to the front's group must not take both. Nothing but KILL and STOP reaches us. */
+static void start(struct warden *warden)
+{
+	sigset_t all, child;
+
+	setpgid(0, 0);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	warden->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+	warden->alarm = zkl__alarm_open();
+	if (warden->signals < 0 || warden->alarm < 0) {
+		zkl__message_say("cannot start the warden: %s", strerror(errno));
+		_exit(1);
+	}
+	rename_us(&warden->options);
+}
+
+/* ---- reports ---- */
+
+static void report(struct warden *warden, struct zkl__report what)
+{
+	what.command = warden->group;
+	if (warden->front >= 0)
+		send(warden->front, &what, sizeof(what), MSG_NOSIGNAL);
+}
+
+static void report_exec(struct warden *warden)
+{
+	ssize_t length = read(warden->exec, &warden->exec_errno, sizeof(warden->exec_errno));
+
+	close(warden->exec);
+	warden->exec = -1;
+	/* A failure is reported when its process is gone too. */
+	if (length != (ssize_t)sizeof(warden->exec_errno))
+		report(warden, (struct zkl__report){.type = ZKL__REPORT_SPAWNED});
+}
+
+/* The command ended. `alone`: it left nothing behind. */
+static void report_end(struct warden *warden, int wait_status, bool alone)
+{
+	if (warden->exec >= 0)
+		report_exec(warden);
+	if (warden->exec_errno != 0)
+		report(warden, (struct zkl__report){.type = ZKL__REPORT_EXEC_FAILED, .value = warden->exec_errno});
+	else
+		report(warden, (struct zkl__report){.type = ZKL__REPORT_EXITED, .value = wait_status, .alone = alone});
+}
+
+/* ---- children ---- */
+
+/* A subreaper without children has no descendants: whoever loses its parent becomes a child of ours. */
+static void reap(struct warden *warden)
+{
+	pid_t pid;
+	int   status, end = 0;
+	bool  ended = false;
+
+	if (!warden->has_tree)
+		return;
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | __WALL)) > 0) {
+		if (pid != warden->command)
+			continue;
+		if (WIFSTOPPED(status)) {
+			report(warden, (struct zkl__report){.type = ZKL__REPORT_STOPPED, .value = WSTOPSIG(status)});
+		} else {
+			warden->command = 0;
+			ended = true;
+			end = status;
+		}
+	}
+	warden->has_tree = !(pid < 0 && errno == ECHILD);
+	if (ended)
+		report_end(warden, end, !warden->has_tree);
+	else if (!warden->has_tree)
+		report(warden, (struct zkl__report){.type = ZKL__REPORT_GONE});
+}
+
+static void signal_tree(int sig)
+{
+	const struct zkl__proctree_root us = {.pid = getpid()};
+
+	if (sig == SIGKILL)
+		zkl__proctree_kill(&us);
+	else
+		zkl__proctree_sweep(&us, sig);
+}
+
+static void kill_tree(struct warden *warden)
+{
+	signal_tree(SIGKILL);
+	for (unsigned i = 0; i < KILL_BURST && warden->has_tree; i++) {
+		zkl__proctree_kill_children();
+		reap(warden);
+	}
+}
+
+static void end_tree(struct warden *warden, int64_t now)
+{
+	warden->ending = true;
+	warden->kill_ns = now + warden->options.grace_ns;
+	if (!atomic_flag_test_and_set(&warden->shared->termed))
+		signal_tree(SIGTERM);
+}
+
+/* TERM was sent: KILL follows after the grace, and never later than the deadline of the lock and the grace. */
+static bool grace_is_over(struct warden *warden, int64_t now)
+{
+	const int64_t deadline = zkl__deadline_ns(&warden->shared->deadline);
+
+	if (deadline < ZKL__NEVER && deadline + warden->options.grace_ns < warden->kill_ns)
+		warden->kill_ns = deadline + warden->options.grace_ns;
+	return now >= warden->kill_ns;
+}
+
+/* The one thing that needs no order. */
+static void keep_deadline(struct warden *warden)
+{
+	const int64_t now = zkl__alarm_now();
+
+	if (!warden->has_tree)
+		return;
+	if (!warden->ending && (zkl__deadline_passed(&warden->shared->deadline, now) || warden->front < 0))
+		end_tree(warden, now);
+	if (warden->ending && grace_is_over(warden, now))
+		warden->killing = true;
+	if (warden->killing)
+		kill_tree(warden);
+}
+
+static int64_t next_look(const struct warden *warden)
+{
+	if (!warden->has_tree)
+		return ZKL__NEVER;
+	if (warden->killing)
+		return zkl__alarm_now() + KILL_PAUSE_NS;
+	if (warden->ending)
+		return warden->kill_ns;
+	return zkl__deadline_ns(&warden->shared->deadline);
+}
+
+/* ---- orders ---- */
+
+static void set_number(const char *name, uint64_t value)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, value);
+	setenv(name, text, 1);
+}
+
+static void set_environment(const struct zkl__child_options *options, const zkl_grant *grant)
+{
+	setenv("ZKLOCK_PATH", options->path, 1);
+	setenv("ZKLOCK_NODE", grant->node, 1);
+	set_number("ZKLOCK_TOKEN", grant->token);
+	set_number("ZKLOCK_EPOCH", grant->epoch);
+	zkl__nesting_export(options->held, options->name);
+}
+
+static void spawn(struct warden *warden, const struct zkl__order *order)
+{
+	/* We may have been stopped since it was ordered. */
+	if (zkl__deadline_passed(&warden->shared->deadline, zkl__alarm_now())) {
+		report(warden, (struct zkl__report){.type = ZKL__REPORT_GONE});
+		return;
+	}
+	set_environment(&warden->options, &order->grant);
+	warden->command = zkl__command_fork(&warden->options, order->foreground, &warden->exec);
+	if (warden->command < 0) {
+		report(warden, (struct zkl__report){.type = ZKL__REPORT_EXEC_FAILED, .value = errno});
+		warden->command = 0;
+		return;
+	}
+	warden->group = warden->command;
+	warden->has_tree = true;
+}
+
+static void pass_signal(const struct warden *warden, int sig)
+{
+	/* What was stopped goes on only under a live lease. */
+	if (sig == SIGCONT && zkl__deadline_passed(&warden->shared->deadline, zkl__alarm_now()))
+		return;
+	/* The command is not reaped yet: its group's id cannot be somebody else's. */
+	if (warden->command > 0)
+		kill(-warden->group, sig);
+	else if (warden->has_tree)
+		signal_tree(sig);
+}
+
+static void obey(struct warden *warden, const struct zkl__order *order)
+{
+	switch (order->type) {
+	case ZKL__ORDER_SPAWN:
+		spawn(warden, order);
+		break;
+	case ZKL__ORDER_SIGNAL:
+		pass_signal(warden, order->signal);
+		break;
+	case ZKL__ORDER_KILL:
+		warden->killing = true;
+		break;
+	case ZKL__ORDER_LOOK:
+		break;
+	}
+}
+
+static void read_orders(struct warden *warden)
+{
+	struct zkl__order order;
+	ssize_t           length;
+
+	while ((length = recv(warden->front, &order, sizeof(order), 0)) == (ssize_t)sizeof(order))
+		obey(warden, &order);
+	if (length < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	close(warden->front);
+	warden->front = -1;
+	if (warden->has_tree)
+		zkl__message_say("the process that holds the lock died: ending the command");
+}
+
+/* ---- the loop ---- */
+
+static void sleep_until_something(struct warden *warden)
+{
+	struct pollfd            fds[] = {{warden->front, POLLIN, 0},
+	                                  {warden->signals, POLLIN, 0},
+	                                  {warden->alarm, POLLIN, 0},
+	                                  {warden->exec, POLLIN, 0}};
+	struct signalfd_siginfo  info;
+
+	zkl__alarm_set(warden->alarm, next_look(warden));
+	poll(fds, sizeof(fds) / sizeof(fds[0]), -1);
+	while (read(warden->signals, &info, sizeof(info)) > 0)
+		continue;
+	if (fds[3].revents != 0)
+		report_exec(warden);
+	if (fds[0].revents != 0)
+		read_orders(warden);
+}
+
+_Noreturn void zkl__warden_run(const struct zkl__child_options *options, struct zkl__shared *shared, int socket)
+{
+	struct warden warden = {.options = *options, .shared = shared, .front = socket, .exec = -1};
+
+	start(&warden);
+	while (warden.front >= 0 || warden.has_tree) {
+		sleep_until_something(&warden);
+		reap(&warden);
+		keep_deadline(&warden);
+	}
+	_exit(0);
+}
