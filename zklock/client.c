@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <zklock/zklock.h>
 
 #include "node_data.h"
+#include "thread.h"
 
 #define PATH_SIZE (ZKL_PATH_MAX + ZKL__NAME_MAX + 2)
 
@@ -27,11 +27,11 @@ struct operation {
 	struct zkl__uuid    uuid;
 	/* MAKE_PATH: replies that are missing, and one while it is being sent; errors of the first part that had one, of the
 	 * last part, and of sending. */
-	atomic_uint         parts;
-	int                 first_error, last_error, send_error;
-	zoo_op_t            check;       /* BARRIER, PROVE */
-	zoo_op_result_t     check_result;
-	char                path[PATH_SIZE];
+	atomic_uint     parts;
+	int             first_error, last_error, send_error;
+	zoo_op_t        check; /* BARRIER, PROVE */
+	zoo_op_result_t check_result;
+	char            path[PATH_SIZE];
 };
 
 struct zkl__client {
@@ -203,7 +203,8 @@ static void on_listed(int rc, const struct String_vector *names, const struct St
 
 	if (rc == ZOK) {
 		note_stat(op, stat);
-		zkl__queue_look(&op->mail.reply.queue, (const char *const *)names->data, (size_t)names->count, op->uuid);
+		zkl__queue_look(&op->mail.reply.queue, (const char *const *)names->data, (size_t)names->count,
+		                op->uuid);
 		/* Every create counts twice but for the children that are there (DataNode.copyStat). */
 		op->mail.reply.created = ((uint32_t)stat->cversion + (uint32_t)stat->numChildren) / 2;
 	}
@@ -241,9 +242,7 @@ static void finish_part(struct operation *op)
 {
 	if (atomic_fetch_sub(&op->parts, 1) > 1)
 		return;
-	finish(op, op->send_error                ? op->send_error
-	           : op->last_error == ZNONODE ? op->first_error
-	                                         : op->last_error);
+	finish(op, op->send_error ? op->send_error : op->last_error == ZNONODE ? op->first_error : op->last_error);
 }
 
 static void on_path_made(int rc, const char *path, const void *data)
@@ -419,11 +418,10 @@ static void be_silent(const char *message)
 /* The client's threads inherit the mask: no signal of the application is for them. */
 static zhandle_t *open_handle(struct zkl__client *client)
 {
-	sigset_t   all, before;
+	sigset_t   before;
 	zhandle_t *handle;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	zkl__thread_block_signals(&before);
 	handle = zookeeper_init2(client->options.servers, on_session, (int)client->options.timeout_ms, NULL, client,
 	                         ZOO_NO_LOG_CLIENTENV, be_silent);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -440,7 +440,8 @@ static void on_make_path(struct zkl__contender *c, const struct zkl__reply *repl
 
 static void node_gone(struct zkl__contender *c, struct zkl__actions *out);
 
-static void on_watch(struct zkl__contender *c, const struct zkl__reply *reply, bool lease_live, struct zkl__actions *out)
+static void on_watch(struct zkl__contender *c, const struct zkl__reply *reply, bool lease_live,
+                     struct zkl__actions *out)
 {
 	bool own = reply->id == c->own_watch, predecessor = reply->id == c->predecessor_watch;
 
@@ -568,9 +569,10 @@ static void on_gone(struct zkl__contender *c, const char *name, bool lease_live,
 	}
 }
 
+/* Also where the mark was seen: the change has used up the watch that came with the read. */
 static void on_changed(struct zkl__contender *c, const char *name, struct zkl__actions *out)
 {
-	if (c->state == ZKL__WAIT && c->link && !c->gone && !c->next && strcmp(name, c->predecessor) == 0)
+	if (c->state == ZKL__WAIT && c->link && !c->gone && strcmp(name, c->predecessor) == 0)
 		watch_predecessor(c, out);
 }
 

@@ -8,13 +8,13 @@
 #include "protocol.h"
 
 enum zkl__state {
-	ZKL__IDLE,    /* nothing of ours anywhere */
-	ZKL__TRY,     /* is the lock free? sync and list */
-	ZKL__MAKE,    /* the lock directory is missing */
-	ZKL__JOIN,    /* create and list; our node, or what became of it, is not known yet */
-	ZKL__ADOPT,   /* a create was lost: barrier, list, then look at the node that the list shows */
-	ZKL__WAIT,    /* watching our own node and the predecessor */
-	ZKL__RELIST,  /* the predecessor went, or is not known after a reconnect */
+	ZKL__IDLE,     /* nothing of ours anywhere */
+	ZKL__TRY,      /* is the lock free? sync and list */
+	ZKL__MAKE,     /* the lock directory is missing */
+	ZKL__JOIN,     /* create and list; our node, or what became of it, is not known yet */
+	ZKL__ADOPT,    /* a create was lost: barrier, list, then look at the node that the list shows */
+	ZKL__WAIT,     /* watching our own node and the predecessor */
+	ZKL__RELIST,   /* the predecessor went, or is not known after a reconnect */
 	ZKL__ENTITLED, /* it is our turn; a live lease is missing */
 	ZKL__HELD,
 	ZKL__LOST,  /* held once; the node is kept until the owner lets go */

@@ -14,9 +14,8 @@
 #define LOG_WARN_LEVEL  4
 #define LOG_INFO_LEVEL  6
 
-static void on_reply(struct zkl__party *party, const struct zkl__reply *reply);
-static void on_watch(struct zkl__party *party, bool gone, const char *name);
-static void step(struct zkl__attempt *a, struct zkl__input *input);
+static const struct zkl__party_type attempt_type;
+static void                         input(struct zkl__attempt *a, enum zkl__input_type type);
 
 static void say(const struct zkl__attempt *a, int level, const char *id, const char *text, const char *subject)
 {
@@ -30,19 +29,24 @@ void zkl__attempt_hold(struct zkl__attempt *a)
 	a->references++;
 }
 
-static void unlink_attempt(struct zkl__attempt *a)
+/* Takes it from its handle, which may be freed before it is. */
+static void disown(struct zkl__attempt *a)
 {
-	struct zkl__hub *hub = a->hub;
+	struct zkl__attempt **link = a->handle ? &a->handle->attempts : NULL;
 
-	*(a->previous ? &a->previous->next : &hub->first) = a->next;
-	*(a->next ? &a->next->previous : &hub->last) = a->previous;
+	while (link && *link != a)
+		link = &(*link)->sibling;
+	if (link)
+		*link = a->sibling;
+	a->handle = NULL;
+	a->events = 0;
 }
 
 void zkl__attempt_drop(struct zkl__attempt *a)
 {
 	if (--a->references)
 		return;
-	unlink_attempt(a);
+	disown(a);
 	free(a);
 }
 
@@ -55,8 +59,7 @@ static struct zkl__attempt *new_attempt(struct zkl__handle *handle, unsigned fla
 	if (!a)
 		return NULL;
 	memcpy(a->path, handle->path, length);
-	a->party.on_reply = on_reply;
-	a->party.on_watch = on_watch;
+	a->party.type = &attempt_type;
 	if (zkl__hub_join(hub, &a->party) < 0) {
 		free(a);
 		return NULL;
@@ -69,9 +72,8 @@ static struct zkl__attempt *new_attempt(struct zkl__handle *handle, unsigned fla
 	a->give_up_ns = a->settle_ns = ZKL__NEVER;
 	a->stop_ns = handle->stop_ns;
 	a->since_ms = hub->port->wall_ms(hub->world);
-	a->previous = hub->last;
-	*(hub->last ? &hub->last->next : &hub->first) = a;
-	hub->last = a;
+	a->sibling = handle->attempts;
+	handle->attempts = a;
 	return a;
 }
 
@@ -160,11 +162,15 @@ static bool lost(struct zkl__attempt *a)
 static void done(struct zkl__attempt *a, const struct zkl__action *action)
 {
 	if (action->error)
-		say(a, LOG_ERROR_LEVEL, "not-deleted", "a node of ours could not be deleted; it lives as long as the session",
-		    a->path);
+		say(a, LOG_ERROR_LEVEL, "not-deleted",
+		    "a node of ours could not be deleted; it lives as long as the session", a->path);
 	else if (a->token && !a->lost)
 		a->hub->counters.released++;
-	end(a, action->error ? action->error : a->lost ? ZKL_ELOST : 0, action->zk_code,
+	end(a,
+	    action->error ? action->error
+	    : a->lost     ? ZKL_ELOST
+	                  : 0,
+	    action->zk_code,
 	    action->error ? "has a node of ours that may not be deleted" : "was lost before it was released");
 	a->done = true;
 	zkl__hub_part(a->hub, &a->party);
@@ -177,7 +183,7 @@ static void carry_out(struct zkl__attempt *a, struct zkl__action *action, bool *
 		send(a, &action->request);
 		break;
 	case ZKL__ASK_PROOF:
-		zkl__hub_beat(a->hub, a);
+		zkl__hub_beat(a->hub, &a->party);
 		break;
 	case ZKL__TELL_WAITING:
 		a->ahead = action->ahead;
@@ -208,21 +214,19 @@ static void carry_out(struct zkl__attempt *a, struct zkl__action *action, bool *
 	}
 }
 
-static void step(struct zkl__attempt *a, struct zkl__input *input)
+static void step(struct zkl__attempt *a, struct zkl__input *in)
 {
 	struct zkl__actions actions;
 	bool                before = zkl__contender_wants_lease(&a->contender), orphaned = false, was_done = a->done;
 
-	input->lease_live = zkl__hub_left_ns(a->hub, a->stop_ns) > zkl__hub_timeout_ns(a->hub) / 24;
-	input->session_id = a->hub->session_id;
-	zkl__contender_step(&a->contender, input, &actions);
+	in->lease_live = zkl__hub_left_ns(a->hub, a->stop_ns) > zkl__hub_timeout_ns(a->hub) / 24;
+	in->session_id = a->hub->session_id;
+	zkl__contender_step(&a->contender, in, &actions);
 	for (unsigned i = 0; i < actions.count; i++)
 		carry_out(a, &actions.list[i], &orphaned);
 	zkl__hub_want(a->hub, before, zkl__contender_wants_lease(&a->contender));
 	if (orphaned) {
-		struct zkl__input leave = {.type = ZKL__IN_LEAVE};
-
-		step(a, &leave);
+		input(a, ZKL__IN_LEAVE);
 		return;
 	}
 	ready(a);
@@ -232,48 +236,45 @@ static void step(struct zkl__attempt *a, struct zkl__input *input)
 		zkl__attempt_drop(a); /* the hub's reference */
 }
 
-void zkl__attempt_input(struct zkl__attempt *a, enum zkl__input_type type)
+static void input(struct zkl__attempt *a, enum zkl__input_type type)
 {
-	struct zkl__input input = {.type = type};
+	struct zkl__input in = {.type = type};
 
-	if (!a->done)
-		step(a, &input);
+	step(a, &in);
 }
 
 static void on_reply(struct zkl__party *party, const struct zkl__reply *reply)
 {
 	struct zkl__attempt *a = (struct zkl__attempt *)party;
-	struct zkl__input    input = {.type = ZKL__IN_REPLY, .reply = reply};
+	struct zkl__input    in = {.type = ZKL__IN_REPLY, .reply = reply};
 
 	if (reply->op == ZKL__PROVE) {
 		if (reply->result != ZKL__NO_NODE)
 			return;
-		input = (struct zkl__input){.type = ZKL__IN_GONE, .name = reply->name};
+		in = (struct zkl__input){.type = ZKL__IN_GONE, .name = reply->name};
 	}
-	step(a, &input);
+	step(a, &in);
 }
 
 static void on_watch(struct zkl__party *party, bool gone, const char *name)
 {
-	struct zkl__input input = {.type = gone ? ZKL__IN_GONE : ZKL__IN_CHANGED, .name = name};
+	struct zkl__input in = {.type = gone ? ZKL__IN_GONE : ZKL__IN_CHANGED, .name = name};
 
-	step((struct zkl__attempt *)party, &input);
+	step((struct zkl__attempt *)party, &in);
 }
 
 /* ---- for the hub ------------------------------------------------------------------------------------------------------ */
 
-bool zkl__attempt_wants_lease(const struct zkl__attempt *a)
+static int64_t most_stop_ns(const struct zkl__hub *hub)
 {
-	return zkl__contender_wants_lease(&a->contender);
+	return zkl__hub_timeout_ns(hub) / 4;
 }
 
 /* The owner, or what stands for it, gives up waiting. */
 static void give_up(struct zkl__attempt *a, int code, const char *text)
 {
-	struct zkl__input input = {.type = ZKL__IN_LEAVE};
-
 	end(a, code, 0, text);
-	step(a, &input);
+	input(a, ZKL__IN_LEAVE);
 }
 
 static bool is_waiting(const struct zkl__attempt *a)
@@ -284,20 +285,66 @@ static bool is_waiting(const struct zkl__attempt *a)
 
 static const char *refusal_text(int code)
 {
-	return code == ZKL_ECANCELED ? "is not waited for any more: the session was cancelled"
-	                             : "cannot be had: the servers refused the session's auth";
+	switch (code) {
+	case ZKL_ECANCELED:
+		return "is not waited for any more: the session was cancelled";
+	case ZKL_ESTATE:
+		return "is not waited for any more: the session is closed";
+	case ZKL_EINVAL:
+		return "cannot be held: stop_ms is more than a quarter of the session timeout that the servers granted";
+	default:
+		return "cannot be had: the servers refused the session's auth";
+	}
 }
 
-void zkl__attempt_refuse(struct zkl__attempt *a, int code)
+static void refuse(struct zkl__attempt *a, int code)
 {
 	if (is_waiting(a))
 		give_up(a, code, refusal_text(code));
 }
 
-void zkl__attempt_suspend(struct zkl__attempt *a, bool suspended)
+static void let_go_for_good(struct zkl__attempt *a)
 {
-	a->suspended = suspended;
-	ready(a);
+	refuse(a, ZKL_ESTATE);
+	if (a->handle && a->handle->attempt == a)
+		zkl__handle_release(a->handle);
+}
+
+static void on_happened(struct zkl__party *party, enum zkl__happening what)
+{
+	struct zkl__attempt *a = (struct zkl__attempt *)party;
+
+	zkl__attempt_hold(a);
+	switch (what) {
+	case ZKL__HEAR_LINK_UP:
+		if (a->stop_ns > most_stop_ns(a->hub))
+			refuse(a, ZKL_EINVAL);
+		if (!a->done)
+			input(a, ZKL__IN_LINK_UP);
+		break;
+	case ZKL__HEAR_LINK_DOWN:
+		input(a, ZKL__IN_LINK_DOWN);
+		break;
+	case ZKL__HEAR_EXPIRED:
+		input(a, ZKL__IN_EXPIRED);
+		break;
+	case ZKL__HEAR_PROVEN:
+		if (a->contender.state == ZKL__ENTITLED)
+			input(a, ZKL__IN_LEASE_LIVE);
+		break;
+	case ZKL__HEAR_SUSPENDED:
+	case ZKL__HEAR_RESUMED:
+		a->suspended = what == ZKL__HEAR_SUSPENDED;
+		ready(a);
+		break;
+	case ZKL__HEAR_REFUSED:
+		refuse(a, a->hub->refused);
+		break;
+	case ZKL__HEAR_CLOSED:
+		let_go_for_good(a);
+		break;
+	}
+	zkl__attempt_drop(a);
 }
 
 static void out_of_time(struct zkl__attempt *a)
@@ -313,14 +360,15 @@ static void out_of_time(struct zkl__attempt *a)
 		give_up(a, ZKL_ETIMEDOUT, "is held by another: still queued at the timeout");
 }
 
-int64_t zkl__attempt_timer(struct zkl__attempt *a, int64_t now)
+static int64_t on_due(struct zkl__party *party, int64_t now)
 {
-	int64_t next;
+	struct zkl__attempt *a = (struct zkl__attempt *)party;
+	int64_t              next;
 
 	zkl__attempt_hold(a);
 	if (now >= a->settle_ns) {
 		a->settle_ns = ZKL__NEVER;
-		zkl__attempt_input(a, ZKL__IN_SETTLED);
+		input(a, ZKL__IN_SETTLED);
 	}
 	if (now >= a->give_up_ns)
 		out_of_time(a);
@@ -334,13 +382,31 @@ int64_t zkl__attempt_timer(struct zkl__attempt *a, int64_t now)
 	return next;
 }
 
-void zkl__attempt_expire(struct zkl__attempt *a, int64_t now, int64_t deadline)
+static void on_expire(struct zkl__party *party, int64_t now, int64_t deadline)
 {
+	struct zkl__attempt *a = (struct zkl__attempt *)party;
+
 	if (a->contender.state != ZKL__HELD)
 		return;
 	if (now >= deadline - a->stop_ns || (a->handle && atomic_load(&a->handle->held) != a->token))
-		zkl__attempt_input(a, ZKL__IN_LEASE_OVER);
+		input(a, ZKL__IN_LEASE_OVER);
 }
+
+static bool node(const struct zkl__party *party, const char **directory, const char **name)
+{
+	const struct zkl__attempt *a = (const struct zkl__attempt *)party;
+
+	*directory = a->path;
+	*name = a->contender.name;
+	return a->contender.sequence >= 0 && a->contender.state != ZKL__LEAVE;
+}
+
+static const struct zkl__party_type attempt_type = {.reply = on_reply,
+                                                    .watch = on_watch,
+                                                    .happened = on_happened,
+                                                    .due = on_due,
+                                                    .expire = on_expire,
+                                                    .node = node};
 
 /* ---- for the owner ----------------------------------------------------------------------------------------------------- */
 
@@ -357,7 +423,8 @@ bool zkl__attempt_accept(struct zkl__attempt *a)
 		a->accepted = true;
 		return true;
 	}
-	zkl__attempt_input(a, ZKL__IN_LEASE_OVER);
+	if (!a->done)
+		input(a, ZKL__IN_LEASE_OVER);
 	return false;
 }
 
@@ -461,11 +528,6 @@ bool zkl__attempt_next_event(struct zkl__attempt *a, struct zkl__delivery *ret)
 	return false;
 }
 
-static int64_t most_stop_ns(const struct zkl__hub *hub)
-{
-	return zkl__hub_timeout_ns(hub) / 4;
-}
-
 int zkl__handle_init(struct zkl__handle *h, struct zkl__hub *hub, const char *path, const zkl_options *options,
                      unsigned contender_flags, zkl_error *reterr)
 {
@@ -514,12 +576,8 @@ void zkl__handle_clear(struct zkl__handle *h)
 {
 	if (h->attempt)
 		zkl__handle_release(h);
-	for (struct zkl__attempt *a = h->hub->first; a; a = a->next) {
-		if (a->handle == h) {
-			a->handle = NULL;
-			a->events = 0;
-		}
-	}
+	while (h->attempts)
+		disown(h->attempts);
 	zkl__handle_forget(h);
 }
 
@@ -541,7 +599,7 @@ int64_t zkl__until(const struct zkl__hub *hub, int64_t timeout_ms)
 int zkl__handle_start(struct zkl__handle *h, int64_t timeout_ms, zkl_error *reterr)
 {
 	struct zkl__hub     *hub = h->hub;
-	struct zkl__input    input = {.type = ZKL__IN_START};
+	struct zkl__input    in = {.type = ZKL__IN_START};
 	struct zkl__attempt *a;
 
 	if (timeout_ms < ZKL_FOREVER)
@@ -556,10 +614,7 @@ int zkl__handle_start(struct zkl__handle *h, int64_t timeout_ms, zkl_error *rete
 	if (hub->refused)
 		return zkl__error(reterr, hub->refused, 0, 0, "%s %s", h->path, refusal_text(hub->refused));
 	if (h->stop_ns > most_stop_ns(hub))
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
-		                  "stop_ms is %" PRId64 ", but the servers granted a session timeout of only %" PRId64
-		                  " ms, of which a quarter is possible",
-		                  h->stop_ns / MS, zkl__hub_timeout_ns(hub) / MS);
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "%s %s", h->path, refusal_text(ZKL_EINVAL));
 	a = new_attempt(h, h->contender_flags | (timeout_ms == 0 ? ZKL__CONTENDER_TRY : 0));
 	if (!a)
 		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for an attempt");
@@ -569,15 +624,14 @@ int zkl__handle_start(struct zkl__handle *h, int64_t timeout_ms, zkl_error *rete
 	atomic_store(&h->held, 0);
 	atomic_store(&h->lost, 0);
 	zkl__hub_alarm(hub, a->give_up_ns);
-	input.uuid = hub->port->uuid(hub->world);
-	step(a, &input);
+	in.uuid = hub->port->uuid(hub->world);
+	step(a, &in);
 	return 0;
 }
 
 int zkl__handle_release(struct zkl__handle *h)
 {
 	struct zkl__attempt *a = h->attempt;
-	struct zkl__input    input = {.type = ZKL__IN_LEAVE};
 	int                  result = 0;
 
 	if (!a) {
@@ -585,7 +639,7 @@ int zkl__handle_release(struct zkl__handle *h)
 		return ZKL_ENOTHELD;
 	}
 	h->attempt = NULL; /* its reference is ours now */
-	zkl__attempt_expire(a, zkl__hub_now(h->hub), atomic_load(&h->hub->deadline_ns));
+	on_expire(&a->party, zkl__hub_now(h->hub), atomic_load(&h->hub->deadline_ns));
 	if (a->lost) {
 		h->hub->counters.not_held++;
 		result = ZKL_ENOTHELD;
@@ -595,7 +649,7 @@ int zkl__handle_release(struct zkl__handle *h)
 	atomic_store(&h->held, 0);
 	atomic_store(&h->lost, 0);
 	if (!a->done)
-		step(a, &input);
+		input(a, ZKL__IN_LEAVE);
 	zkl__attempt_drop(a);
 	return result;
 }

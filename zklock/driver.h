@@ -15,7 +15,8 @@
 
 struct zkl__handle {
 	struct zkl__hub     *hub;
-	struct zkl__attempt *attempt; /* the present one; NULL: none, or it is over for the owner */
+	struct zkl__attempt *attempt;  /* the present one; NULL: none, or it is over for the owner */
+	struct zkl__attempt *attempts; /* all that have not been freed */
 	char                *path, *data;
 	size_t               data_len;
 	unsigned             flags, contender_flags;
@@ -29,8 +30,8 @@ struct zkl__handle {
 enum { ZKL__TELL_OF_WAITING = 1, ZKL__TELL_OF_GRANT = 2, ZKL__TELL_OF_LOSS = 4, ZKL__TELL_OF_END = 8 };
 
 struct zkl__attempt {
-	struct zkl__party     party; /* first */
-	struct zkl__attempt  *previous, *next;
+	struct zkl__party     party;   /* first */
+	struct zkl__attempt  *sibling; /* the next one of the handle */
 	struct zkl__hub      *hub;
 	struct zkl__handle   *handle; /* NULL: nobody listens any more */
 	unsigned              references;
@@ -45,8 +46,8 @@ struct zkl__attempt {
 	bool                 lost;     /* the grant was lost */
 	int                  code, zk_code;
 	const char          *text;
-	unsigned             events;        /* ZKL__TELL_OF_*, to be delivered */
-	bool                 told_granted;  /* the GRANTED event was delivered */
+	unsigned             events;       /* ZKL__TELL_OF_*, to be delivered */
+	bool                 told_granted; /* the GRANTED event was delivered */
 	bool                 suspended, told_suspended;
 	uint32_t             ahead;
 	bool                 queued; /* for the world: it is in its list of attempts with events */
@@ -64,8 +65,8 @@ struct zkl__delivery {
 };
 
 /* The path must have been checked. ZKL_ENOMEM, ZKL_EINVAL. */
-int  zkl__handle_init(struct zkl__handle *handle, struct zkl__hub *hub, const char *path, const zkl_options *options,
-                      unsigned contender_flags, zkl_error *reterr);
+int zkl__handle_init(struct zkl__handle *handle, struct zkl__hub *hub, const char *path, const zkl_options *options,
+                     unsigned contender_flags, zkl_error *reterr);
 /* Lets go of everything; what is left of attempts goes on without it. */
 void zkl__handle_clear(struct zkl__handle *handle);
 /* Only gives back its memory, in the child of a fork. */
@@ -91,15 +92,5 @@ void zkl__attempt_drop(struct zkl__attempt *attempt);
 bool zkl__attempt_has_event(const struct zkl__attempt *attempt);
 /* The next event for the owner; false: none. */
 bool zkl__attempt_next_event(struct zkl__attempt *attempt, struct zkl__delivery *ret);
-
-/* For the hub. */
-bool zkl__attempt_wants_lease(const struct zkl__attempt *attempt);
-void zkl__attempt_input(struct zkl__attempt *attempt, enum zkl__input_type type);
-void zkl__attempt_refuse(struct zkl__attempt *attempt, int code);
-void zkl__attempt_suspend(struct zkl__attempt *attempt, bool suspended);
-/* Does what is due; returns when it wants to be called again. */
-int64_t zkl__attempt_timer(struct zkl__attempt *attempt, int64_t now_ns);
-/* Ends the grant of who has said no or whose time is over. */
-void zkl__attempt_expire(struct zkl__attempt *attempt, int64_t now_ns, int64_t deadline_ns);
 
 #endif

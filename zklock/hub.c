@@ -6,8 +6,6 @@
 
 #include <zklock/zklock.h>
 
-#include "driver.h"
-
 /* ---- parties -------------------------------------------------------------------------------------------------------- */
 
 #define NO_SLOT UINT32_MAX
@@ -46,6 +44,10 @@ int zkl__hub_join(struct zkl__hub *hub, struct zkl__party *party)
 	party->id = (uint64_t)slot->generation << 32 | hub->free_slot;
 	slot->party = party;
 	hub->free_slot = slot->next_free;
+	party->next = NULL;
+	party->previous = hub->last;
+	*(hub->last ? &hub->last->next : &hub->first) = party;
+	hub->last = party;
 	return 0;
 }
 
@@ -58,6 +60,17 @@ void zkl__hub_part(struct zkl__hub *hub, struct zkl__party *party)
 	slot->generation++;
 	slot->next_free = hub->free_slot;
 	hub->free_slot = index;
+	*(party->previous ? &party->previous->next : &hub->first) = party->next;
+	*(party->next ? &party->next->previous : &hub->last) = party->previous;
+}
+
+static void tell_all(struct zkl__hub *hub, enum zkl__happening what)
+{
+	for (struct zkl__party *p = hub->first, *next; p; p = next) {
+		next = p->next;
+		if (p->type->happened)
+			p->type->happened(p, what);
+	}
 }
 
 void zkl__hub_send(struct zkl__hub *hub, const struct zkl__party *party, const struct zkl__request *request)
@@ -106,21 +119,23 @@ static int64_t next_beat(const struct zkl__hub *hub)
 	return last ? last + zkl__lease_beat_interval(&hub->lease) : 0;
 }
 
-/* Any live node of the session serves all its contenders. */
-static const struct zkl__attempt *whose_node(const struct zkl__hub *hub)
+/* Any live node of the session serves all. */
+static const struct zkl__party *whose_node(const struct zkl__hub *hub)
 {
-	for (const struct zkl__attempt *a = hub->first; a; a = a->next)
-		if (zkl__attempt_wants_lease(a) && a->contender.sequence >= 0)
-			return a;
+	const char *directory, *name;
+
+	for (const struct zkl__party *p = hub->first; p; p = p->next)
+		if (p->type->node && p->type->node(p, &directory, &name))
+			return p;
 	return NULL;
 }
 
-void zkl__hub_beat(struct zkl__hub *hub, const struct zkl__attempt *attempt)
+void zkl__hub_beat(struct zkl__hub *hub, const struct zkl__party *party)
 {
 	struct zkl__request request = {.op = ZKL__PROVE};
 	int64_t             now = zkl__hub_now(hub), t = hub->lease.timeout_ns;
 
-	if (!hub->link || !attempt)
+	if (!hub->link || !party || !party->type->node(party, &request.directory, &request.name))
 		return;
 	/* One under way is as good. */
 	if (hub->beat_ns > hub->lease.newest_ns && now - hub->beat_ns < t / 24)
@@ -129,9 +144,7 @@ void zkl__hub_beat(struct zkl__hub *hub, const struct zkl__attempt *attempt)
 		hub->counters.heartbeats_late++;
 	hub->beat_ns = now;
 	hub->counters.heartbeats++;
-	request.directory = attempt->path;
-	request.name = attempt->contender.name;
-	zkl__hub_send(hub, &attempt->party, &request);
+	zkl__hub_send(hub, party, &request);
 	zkl__hub_alarm(hub, next_beat(hub));
 }
 
@@ -169,19 +182,19 @@ static void expire_holders(struct zkl__hub *hub)
 	if (now < deadline - hub->stop_max_ns && !atomic_load(&hub->latched))
 		return;
 	atomic_store(&hub->latched, false);
-	for (struct zkl__attempt *a = hub->first, *next; a; a = next) {
-		next = a->next;
-		zkl__attempt_expire(a, now, deadline);
+	for (struct zkl__party *p = hub->first, *next; p; p = next) {
+		next = p->next;
+		if (p->type->expire)
+			p->type->expire(p, now, deadline);
 	}
 }
 
-static void suspend_holders(struct zkl__hub *hub, bool suspended)
+static void suspend(struct zkl__hub *hub, bool suspended)
 {
 	if (hub->suspended == suspended)
 		return;
 	hub->suspended = suspended;
-	for (struct zkl__attempt *a = hub->first; a; a = a->next)
-		zkl__attempt_suspend(a, suspended);
+	tell_all(hub, suspended ? ZKL__HEAR_SUSPENDED : ZKL__HEAR_RESUMED);
 }
 
 /* Only what a quorum committed is a proof: our create, our mark, a heartbeat. A heartbeat that did not find its node was
@@ -206,18 +219,7 @@ static void add_proof(struct zkl__hub *hub, const struct zkl__reply *reply)
 	if (!hub->wanting)
 		zkl__lease_rest(&hub->lease);
 	publish(hub);
-	suspend_holders(hub, false);
-}
-
-static void spread_proof(struct zkl__hub *hub)
-{
-	if (!hub->wanting)
-		return;
-	for (struct zkl__attempt *a = hub->first, *next; a; a = next) {
-		next = a->next;
-		if (a->contender.state == ZKL__ENTITLED)
-			zkl__attempt_input(a, ZKL__IN_LEASE_LIVE);
-	}
+	suspend(hub, false);
 }
 
 /* ---- what happens ---------------------------------------------------------------------------------------------------- */
@@ -239,10 +241,7 @@ void zkl__hub_link_up(struct zkl__hub *hub, int64_t session_id, int64_t timeout_
 	hub->beat_ns = 0;
 	if (hub->wanting)
 		zkl__hub_beat(hub, whose_node(hub));
-	for (struct zkl__attempt *a = hub->first, *next; a; a = next) {
-		next = a->next;
-		zkl__attempt_input(a, ZKL__IN_LINK_UP);
-	}
+	tell_all(hub, ZKL__HEAR_LINK_UP);
 }
 
 void zkl__hub_link_down(struct zkl__hub *hub)
@@ -251,11 +250,8 @@ void zkl__hub_link_down(struct zkl__hub *hub)
 		return;
 	hub->link = false;
 	hub->link_down_ns = zkl__hub_now(hub);
-	suspend_holders(hub, true);
-	for (struct zkl__attempt *a = hub->first, *next; a; a = next) {
-		next = a->next;
-		zkl__attempt_input(a, ZKL__IN_LINK_DOWN);
-	}
+	suspend(hub, true);
+	tell_all(hub, ZKL__HEAR_LINK_DOWN);
 }
 
 void zkl__hub_expired(struct zkl__hub *hub)
@@ -264,10 +260,7 @@ void zkl__hub_expired(struct zkl__hub *hub)
 	hub->link = false;
 	hub->link_down_ns = hub->beat_ns = 0;
 	hub->session_id = 0;
-	for (struct zkl__attempt *a = hub->first, *next; a; a = next) {
-		next = a->next;
-		zkl__attempt_input(a, ZKL__IN_EXPIRED);
-	}
+	tell_all(hub, ZKL__HEAR_EXPIRED);
 	zkl__lease_begin(&hub->lease, &hub->lease_options);
 	publish(hub);
 	hub->suspended = false;
@@ -276,10 +269,13 @@ void zkl__hub_expired(struct zkl__hub *hub)
 void zkl__hub_refuse(struct zkl__hub *hub, int code)
 {
 	hub->refused = code;
-	for (struct zkl__attempt *a = hub->first, *next; a; a = next) {
-		next = a->next;
-		zkl__attempt_refuse(a, code);
-	}
+	tell_all(hub, ZKL__HEAR_REFUSED);
+}
+
+void zkl__hub_close(struct zkl__hub *hub)
+{
+	hub->closed = true;
+	tell_all(hub, ZKL__HEAR_CLOSED);
 }
 
 void zkl__hub_reply(struct zkl__hub *hub, uint64_t party, const struct zkl__reply *reply)
@@ -291,17 +287,17 @@ void zkl__hub_reply(struct zkl__hub *hub, uint64_t party, const struct zkl__repl
 		add_proof(hub, reply);
 	found = find_party(hub, party);
 	if (found)
-		found->on_reply(found, reply);
-	if (proof)
-		spread_proof(hub);
+		found->type->reply(found, reply);
+	if (proof && hub->wanting)
+		tell_all(hub, ZKL__HEAR_PROVEN);
 }
 
 void zkl__hub_watch(struct zkl__hub *hub, uint64_t party, bool gone, const char *name)
 {
 	struct zkl__party *found = find_party(hub, party);
 
-	if (found && found->on_watch)
-		found->on_watch(found, gone, name);
+	if (found && found->type->watch)
+		found->type->watch(found, gone, name);
 }
 
 static void look_ahead(const struct zkl__hub *hub, int64_t now, int64_t *next)
@@ -326,13 +322,13 @@ void zkl__hub_timer(struct zkl__hub *hub)
 		return;
 	expire_holders(hub);
 	if (hub->wanting && hub->lease.newest_ns && now >= zkl__lease_suspect(&hub->lease))
-		suspend_holders(hub, true);
+		suspend(hub, true);
 	beat_if_due(hub);
-	for (struct zkl__attempt *a = hub->first, *after; a; a = after) {
+	for (struct zkl__party *p = hub->first, *after; p; p = after) {
 		int64_t due;
 
-		after = a->next;
-		due = zkl__attempt_timer(a, now);
+		after = p->next;
+		due = p->type->due ? p->type->due(p, now) : ZKL__NEVER;
 		if (due < next)
 			next = due;
 	}

@@ -5,7 +5,7 @@
 /* hub.h: what all contenders of one session share: the link, the lease, the heartbeat, the timers.
  *
  * Below it is a world (a session with its threads, or a simulation), which it reaches through struct zkl__port and nothing
- * else. Above it are parties: attempts (driver.h) and queries. The world calls the hub with everything that happens; all
+ * else. Above it are parties: attempts (driver.h) and queries (lock.c). The world calls the hub with everything that happens; all
  * calls are made under the world's one mutex. */
 
 #include <stdatomic.h>
@@ -23,8 +23,8 @@ struct zkl__attempt;
 
 /* The world. */
 struct zkl__port {
-	int64_t (*now_ns)(void *world);     /* CLOCK_BOOTTIME */
-	int64_t (*wall_ms)(void *world);    /* Unix time, for people only */
+	int64_t (*now_ns)(void *world);        /* CLOCK_BOOTTIME */
+	int64_t (*wall_ms)(void *world);       /* Unix time, for people only */
 	struct zkl__uuid (*uuid)(void *world); /* random */
 	/* Sends a request; its reply comes through zkl__hub_reply(), always later, and exactly once while the session lives. */
 	void (*send)(void *world, uint64_t party, const struct zkl__request *request);
@@ -32,15 +32,43 @@ struct zkl__port {
 	void (*rearm)(void *world); /* the same, but only under the mutex */
 	/* The absolute name of a child of a directory, chroot included. */
 	void (*absolute)(void *world, const char *directory, const char *name, char *ret, size_t size);
-	void (*ready)(void *world, struct zkl__attempt *attempt); /* it has an event, or went on: tell whoever waits */
+	void (*ready)(void *world, struct zkl__attempt *attempt); /* driver.h: it has an event, or went on */
 	void (*log)(void *world, int level, const char *id, const char *text, const char *subject);
 };
 
-/* Whoever sends requests. Known by a number that is never used again, so that a late reply finds nobody. */
+/* What happens to all parties. */
+enum zkl__happening {
+	ZKL__HEAR_LINK_UP,
+	ZKL__HEAR_LINK_DOWN,
+	ZKL__HEAR_EXPIRED,   /* the session is over */
+	ZKL__HEAR_PROVEN,    /* a proof came */
+	ZKL__HEAR_SUSPENDED, /* proofs are overdue */
+	ZKL__HEAR_RESUMED,
+	ZKL__HEAR_REFUSED, /* hub->refused says why waiting is over */
+	ZKL__HEAR_CLOSED   /* let go of everything */
+};
+
+struct zkl__party;
+
+/* All but reply may be NULL. */
+struct zkl__party_type {
+	void (*reply)(struct zkl__party *party, const struct zkl__reply *reply);
+	void (*watch)(struct zkl__party *party, bool gone, const char *name);
+	void (*happened)(struct zkl__party *party, enum zkl__happening what);
+	/* Does what is due; returns when it wants to be called again. */
+	int64_t (*due)(struct zkl__party *party, int64_t now_ns);
+	/* Ends its grant, if its time is over or somebody was told so. */
+	void (*expire)(struct zkl__party *party, int64_t now_ns, int64_t deadline_ns);
+	/* Its node, for a heartbeat; false: it has none to stay. */
+	bool (*node)(const struct zkl__party *party, const char **directory, const char **name);
+};
+
+/* Whoever sends requests and hears what happens. Known by a number that is never used again, so that a late reply finds
+ * nobody. What is called for one party may end this party, but no other. */
 struct zkl__party {
-	uint64_t id;
-	void (*on_reply)(struct zkl__party *party, const struct zkl__reply *reply);
-	void (*on_watch)(struct zkl__party *party, bool gone, const char *name);
+	const struct zkl__party_type *type;
+	struct zkl__party            *previous, *next;
+	uint64_t                      id;
 };
 
 struct zkl__slot {
@@ -53,10 +81,10 @@ struct zkl__counters {
 };
 
 struct zkl__hub {
-	const struct zkl__port  *port;
-	void                    *world;
+	const struct zkl__port   *port;
+	void                     *world;
 	struct zkl__lease_options lease_options;
-	struct zkl__identity     identity;
+	struct zkl__identity      identity;
 	int64_t                   op_ns, timeout_asked_ns; /* patience of a try; the session timeout asked for */
 
 	struct zkl__lease lease;
@@ -67,10 +95,10 @@ struct zkl__hub {
 	bool              closed;
 	int64_t           session_id, link_down_ns, beat_ns; /* beat_ns: when the newest heartbeat was sent */
 
-	struct zkl__attempt *first, *last; /* oldest first */
+	struct zkl__party   *first, *last; /* oldest first */
 	struct zkl__slot    *slots;
 	uint32_t             slot_count, free_slot;
-	unsigned             wanting; /* attempts that want the lease */
+	unsigned             wanting; /* parties that want the lease */
 	int64_t              stop_max_ns, next_ns;
 	struct zkl__counters counters;
 };
@@ -84,6 +112,8 @@ void zkl__hub_link_down(struct zkl__hub *hub);
 void zkl__hub_expired(struct zkl__hub *hub);
 /* Ends every wait with this code, now and from now on. */
 void zkl__hub_refuse(struct zkl__hub *hub, int code);
+/* Makes every party let go of what it has, for good. They are gone when hub->first is NULL. */
+void zkl__hub_close(struct zkl__hub *hub);
 void zkl__hub_reply(struct zkl__hub *hub, uint64_t party, const struct zkl__reply *reply);
 void zkl__hub_watch(struct zkl__hub *hub, uint64_t party, bool gone, const char *name);
 /* Does what is due. */
@@ -94,7 +124,7 @@ int64_t zkl__hub_next_ns(const struct zkl__hub *hub);
 int     zkl__hub_join(struct zkl__hub *hub, struct zkl__party *party); /* ZKL_ENOMEM */
 void    zkl__hub_part(struct zkl__hub *hub, struct zkl__party *party);
 void    zkl__hub_send(struct zkl__hub *hub, const struct zkl__party *party, const struct zkl__request *request);
-void    zkl__hub_beat(struct zkl__hub *hub, const struct zkl__attempt *attempt);
+void    zkl__hub_beat(struct zkl__hub *hub, const struct zkl__party *party);
 void    zkl__hub_want(struct zkl__hub *hub, bool before, bool now);
 void    zkl__hub_alarm(struct zkl__hub *hub, int64_t at_ns);
 int64_t zkl__hub_now(const struct zkl__hub *hub);

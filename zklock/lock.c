@@ -122,10 +122,12 @@ static int release_and_wait(zkl_lock *lock, int64_t timeout_ms, zkl_error *reter
 	zkl__attempt_hold(attempt);
 	r = zkl__handle_release(&lock->handle);
 	if (r < 0)
-		zkl__error(reterr, r, 0, 0, "%s was lost before it was released: the work may not have been alone", path);
+		zkl__error(reterr, r, 0, 0, "%s was lost before it was released: the work may not have been alone",
+		           path);
 	if (timeout_ms != 0 && !await_done(lock->session, attempt, timeout_ms) && r == 0)
 		r = zkl__error(reterr, ZKL_ETIMEDOUT, 0, 0,
-		               "%s is released, but no server has confirmed it yet; the delete is retried", attempt->path);
+		               "%s is released, but no server has confirmed it yet; the delete is retried",
+		               attempt->path);
 	zkl__attempt_drop(attempt);
 	return r;
 }
@@ -169,7 +171,6 @@ struct query {
 	zkl_session      *session;
 	const char       *path;
 	uint32_t          last_id;
-	bool              asked; /* a request is under way */
 	bool              answered;
 	int               result; /* the number of contenders, or a ZKL_E* */
 	int               zk_code;
@@ -183,7 +184,6 @@ static void ask(struct query *q, enum zkl__op op, const char *name)
 {
 	struct zkl__request request = {.op = op, .id = ++q->last_id, .directory = q->path, .name = name};
 
-	q->asked = true;
 	zkl__hub_send(zkl__session_hub(q->session), &q->party, &request);
 }
 
@@ -242,7 +242,6 @@ static void on_reply(struct zkl__party *party, const struct zkl__reply *reply)
 
 	if (reply->id != q->last_id || q->answered)
 		return;
-	q->asked = false;
 	q->zk_code = reply->zk_code;
 	if (reply->result == ZKL__DENIED || reply->result == ZKL__REFUSED)
 		answer(q, reply->result == ZKL__DENIED ? ZKL_EACCES : ZKL_EZK);
@@ -250,9 +249,20 @@ static void on_reply(struct zkl__party *party, const struct zkl__reply *reply)
 		on_listed(q, reply);
 	else if (reply->result != ZKL__UNKNOWN)
 		on_read(q, reply);
-	/* Unknown: asked again with the next connection. */
+	/* Unknown: asked again when the link is up. */
 	zkl__session_changed(q->session);
 }
+
+static void on_happened(struct zkl__party *party, enum zkl__happening what)
+{
+	struct query *q = (struct query *)party;
+
+	if (what == ZKL__HEAR_LINK_UP && !q->answered)
+		ask_list(q);
+	zkl__session_changed(q->session);
+}
+
+static const struct zkl__party_type query_type = {.reply = on_reply, .happened = on_happened};
 
 static int run_query(struct query *q, zkl_error *reterr)
 {
@@ -260,11 +270,10 @@ static int run_query(struct query *q, zkl_error *reterr)
 	int64_t          until = zkl__hub_now(hub) + hub->op_ns;
 	bool             in_time = true;
 
-	while (!q->answered && in_time && !hub->refused && !hub->closed) {
-		if (!q->asked && hub->link)
-			ask_list(q);
+	if (hub->link)
+		ask_list(q);
+	while (!q->answered && in_time && !hub->refused && !hub->closed)
 		in_time = zkl__session_wait(q->session, NULL, until);
-	}
 	if (q->answered && q->result >= 0)
 		return q->result;
 	if (q->result == ZKL_EACCES)
@@ -282,7 +291,7 @@ static int run_query(struct query *q, zkl_error *reterr)
 int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_error *reterr)
 {
 	zkl_peer     peer;
-	struct query q = {.party = {.on_reply = on_reply}, .session = session, .path = path, .peer = &peer};
+	struct query q = {.party = {.type = &query_type}, .session = session, .path = path, .peer = &peer};
 	int          r = zkl__session_usable(session, reterr);
 
 	if (r == 0)

@@ -12,11 +12,11 @@
 size_t zkl__node_data_print(char *ret, size_t size, const struct zkl__identity *who, int64_t since_ms, bool marked,
                             const void *own, size_t own_len)
 {
-	int head = snprintf(ret, size,
-	                    VERSION_LINE "id=%s:%" PRId64 " %s\nhost=%s\npid=%" PRId64 "\nprogram=%s\nsince=%" PRId64
-	                                 "%s\n",
-	                    who->host, who->pid, who->program, who->host, who->pid, who->program, since_ms,
-	                    marked ? MARK_LINE : "\n");
+	int    head = snprintf(ret, size,
+	                       VERSION_LINE "id=%s:%" PRId64 " %s\nhost=%s\npid=%" PRId64 "\nprogram=%s\nsince=%" PRId64
+	                                    "%s\n",
+	                       who->host, who->pid, who->program, who->host, who->pid, who->program, since_ms,
+                            marked ? MARK_LINE : "\n");
 	size_t length = (size_t)head;
 
 	if (head < 0 || length >= size)

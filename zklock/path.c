@@ -14,8 +14,8 @@
 static size_t printable_utf8(const unsigned char *s)
 {
 	static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t                length = *s < 0x80 ? 1 : (*s & 0xe0) == 0xc0 ? 2 : (*s & 0xf0) == 0xe0 ? 3 : (*s & 0xf8) == 0xf0 ? 4 : 0;
-	unsigned              c;
+	size_t length = *s < 0x80 ? 1 : (*s & 0xe0) == 0xc0 ? 2 : (*s & 0xf0) == 0xe0 ? 3 : (*s & 0xf8) == 0xf0 ? 4 : 0;
+	unsigned c;
 
 	if (length <= 1)
 		return *s >= 0x20 && *s < 0x7f ? length : 0;

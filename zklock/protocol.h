@@ -9,18 +9,18 @@
 
 /* Requests. All of one session are carried out in the order in which they were sent, until the connection breaks. */
 enum zkl__op {
-	ZKL__CREATE = 1,  /* the contender's node, ephemeral and sequential */
-	ZKL__LIST,        /* the children, with the directory's birth and counters */
-	ZKL__MAKE_PATH,   /* the lock directory and its parents, persistent; never the chroot */
-	ZKL__SYNC,        /* the server catches up with its leader; no barrier (ZOOKEEPER-1675) */
-	ZKL__BARRIER,     /* nothing, but through the quorum: whatever was sent before is decided */
-	ZKL__FIND,        /* a node's birth and owner */
-	ZKL__WATCH,       /* tell when the node goes: list-and-watch, which a change of its data does not use up */
-	ZKL__WATCH_MARK,  /* tell when the node goes or its data changes, and is it marked? */
-	ZKL__MARK,        /* write into our node that it is the lowest */
-	ZKL__PROVE,       /* nothing, but through the quorum, if the node is there: a heartbeat */
-	ZKL__DELETE,      /* the node */
-	ZKL__READ         /* a node's data and birth, for holder() */
+	ZKL__CREATE = 1, /* the contender's node, ephemeral and sequential */
+	ZKL__LIST,       /* the children, with the directory's birth and counters */
+	ZKL__MAKE_PATH,  /* the lock directory and its parents, persistent; never the chroot */
+	ZKL__SYNC,       /* the server catches up with its leader; no barrier (ZOOKEEPER-1675) */
+	ZKL__BARRIER,    /* nothing, but through the quorum: whatever was sent before is decided */
+	ZKL__FIND,       /* a node's birth and owner */
+	ZKL__WATCH,      /* tell when the node goes: list-and-watch, which a change of its data does not use up */
+	ZKL__WATCH_MARK, /* tell when the node goes or its data changes, and is it marked? */
+	ZKL__MARK,       /* write into our node that it is the lowest */
+	ZKL__PROVE,      /* nothing, but through the quorum, if the node is there: a heartbeat */
+	ZKL__DELETE,     /* the node */
+	ZKL__READ        /* a node's data and birth, for holder() */
 };
 
 /* How a request ended. */

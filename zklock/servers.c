@@ -19,7 +19,8 @@ static int bad(zkl_error *reterr, const char *text, const char *why)
 	char shown[96];
 
 	zkl__printable(shown, sizeof shown, text, strlen(text));
-	return zkl__error(reterr, ZKL_EINVAL, 0, 0, "servers \"%s\": %s, like host1:2181,host2:2181/chroot", shown, why);
+	return zkl__error(reterr, ZKL_EINVAL, 0, 0, "servers \"%s\": %s, like host1:2181,host2:2181/chroot", shown,
+	                  why);
 }
 
 static bool is_port(const char *text, size_t length)
@@ -50,12 +51,12 @@ static const char *parse_server(struct zkl__server *ret, const char *text, size_
 			host_end = end;
 		port = host_end;
 	}
-	if (host_end == host)
-		return "a host is missing";
 	if (port < end && *port != ':')
 		return "only a port may follow the ]";
 	if (port < end && memchr(port + 1, ':', (size_t)(end - port - 1)))
 		return "an IPv6 address needs brackets";
+	if (host_end == host)
+		return "a host is missing";
 	if (port < end && !is_port(port + 1, (size_t)(end - port - 1)))
 		return "a port must be a number from 1 to 65535";
 	for (const char *c = host; c < host_end; c++)
@@ -74,7 +75,8 @@ int zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *re
 	int                 r = 0;
 
 	if (!text || !*text)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "no servers are named; name them like host1:2181,host2:2181");
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "no servers are named; name them like host1:2181,host2:2181");
 	end = slash ? slash : text + strlen(text);
 	if (slash && slash[1])
 		r = zkl__path_check("chroot", slash, ZKL_PATH_MAX - 2, reterr);

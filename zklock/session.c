@@ -25,14 +25,14 @@
 
 #include "client.h"
 #include "error.h"
-#include "path.h"
+#include "events.h"
 #include "servers.h"
 #include "session_core.h"
+#include "session_options.h"
+#include "thread.h"
 
-#define MS                 INT64_C(1000000)
-#define DEFAULT_TIMEOUT_MS 10000
-#define MOST_TIMEOUT_MS    INT64_C(86400000)
-#define RETRY_NS           (500 * MS)
+#define MS       INT64_C(1000000)
+#define RETRY_NS (500 * MS)
 
 struct waiter {
 	pthread_cond_t       cond;
@@ -55,24 +55,17 @@ struct zkl_session {
 	struct zkl__client *client; /* NULL: none now */
 	bool                resolving;
 	int64_t             retry_ns; /* when to try again to make a client */
-	int                 wake_fd, timer_fd, event_fd;
+	int                 wake_fd, timer_fd;
 	int64_t             timer_ns; /* what timer_fd is set to */
 	atomic_bool         cancelled;
 
-	pthread_t protocol_thread, event_thread;
-	bool      awake;    /* the protocol thread will look at the hub's next time before it sleeps */
-	bool      stopping; /* the protocol thread shall end */
+	pthread_t protocol_thread;
+	bool      awake;    /* it will look at the hub's next time before it sleeps */
+	bool      stopping; /* it shall end */
 	bool      stopped;  /* it has ended the session */
-	bool      silent;   /* no further callback */
 
-	struct zkl__attempt *first_event, *last_event; /* attempts with events */
-	uint64_t             queued_events;
-	pthread_cond_t       events;
-	bool                 calling; /* some callback runs, or is about to */
-	pthread_t            caller;
-	struct zkl__handle  *called;   /* whose; NULL: none */
-	struct zkl__delivery delivery; /* the event of the callback that runs */
-	struct waiter       *waiters;
+	struct zkl__events events;
+	struct waiter     *waiters;
 };
 
 /* ---- fork ---------------------------------------------------------------------------------------------------------------- */
@@ -110,23 +103,13 @@ static int64_t boot_ns(void)
 	return clock_ns(CLOCK_BOOTTIME);
 }
 
-static void init_cond(pthread_cond_t *cond)
-{
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(cond, &attributes);
-	pthread_condattr_destroy(&attributes);
-}
-
 bool zkl__session_wait(zkl_session *s, struct zkl__attempt *attempt, int64_t until_ns)
 {
 	struct waiter   self = {.attempt = attempt, .next = s->waiters};
 	struct waiter **link = &s->waiters;
 	int             error = 0;
 
-	init_cond(&self.cond);
+	zkl__thread_init_condition(&self.cond);
 	s->waiters = &self;
 	if (until_ns == ZKL__NEVER) {
 		pthread_cond_wait(&self.cond, &s->mutex);
@@ -190,17 +173,12 @@ static void world_send(void *world, uint64_t party, const struct zkl__request *r
 		zkl__client_send(s->client, party, request);
 }
 
-static void signal_fd(int fd)
-{
-	uint64_t one = 1;
-	ssize_t  written = write(fd, &one, sizeof one);
-
-	(void)written; /* a full counter is a signal, too */
-}
-
 static void world_wake(void *world)
 {
-	signal_fd(((zkl_session *)world)->wake_fd);
+	uint64_t one = 1;
+	ssize_t  written = write(((zkl_session *)world)->wake_fd, &one, sizeof one);
+
+	(void)written; /* a full counter wakes, too */
 }
 
 /* Under the mutex. */
@@ -220,18 +198,7 @@ static void world_ready(void *world, struct zkl__attempt *attempt)
 	zkl_session *s = world;
 
 	wake_waiters(s, attempt);
-	if (attempt->queued || !zkl__attempt_has_event(attempt))
-		return;
-	attempt->queued = true;
-	attempt->next_queued = NULL;
-	zkl__attempt_hold(attempt);
-	*(s->last_event ? &s->last_event->next_queued : &s->first_event) = attempt;
-	s->last_event = attempt;
-	s->queued_events++;
-	if (s->flags & ZKL_MANUAL)
-		signal_fd(s->event_fd);
-	else
-		pthread_cond_signal(&s->events);
+	zkl__events_push(&s->events, attempt);
 }
 
 static void world_log(void *world, int level, const char *id, const char *text, const char *subject)
@@ -299,25 +266,6 @@ static void *resolve(void *arg)
 	return NULL;
 }
 
-static void block_signals(sigset_t *before)
-{
-	sigset_t all;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, before);
-}
-
-static int start_thread(pthread_t *ret, void *(*run)(void *), void *arg)
-{
-	sigset_t before;
-	int      error;
-
-	block_signals(&before);
-	error = pthread_create(ret, NULL, run, arg);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return error;
-}
-
 static void begin_client(zkl_session *s)
 {
 	pthread_t thread;
@@ -329,7 +277,7 @@ static void begin_client(zkl_session *s)
 	s->retry_ns = ZKL__NEVER;
 	s->references++;
 	s->resolving = true;
-	if (start_thread(&thread, resolve, s) == 0) {
+	if (zkl__thread_start(&thread, resolve, s) == 0) {
 		pthread_detach(thread);
 		return;
 	}
@@ -354,11 +302,6 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 		zkl__hub_link_down(&s->hub);
 		zkl__session_changed(s);
 		break;
-	case ZKL__MAIL_AUTH_FAILED:
-		world_log(s, 3, "auth-failed", "the servers refused the session's auth", NULL);
-		zkl__hub_refuse(&s->hub, ZKL_EACCES);
-		zkl__session_changed(s);
-		break;
 	case ZKL__MAIL_REPLY:
 		zkl__hub_reply(&s->hub, mail->party, &mail->reply);
 		break;
@@ -366,8 +309,9 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 	case ZKL__MAIL_CHANGED:
 		zkl__hub_watch(&s->hub, mail->party, mail->type == ZKL__MAIL_GONE, mail->reply.name);
 		break;
+	case ZKL__MAIL_EXPIRED: /* these end the client */
+	case ZKL__MAIL_AUTH_FAILED:
 	case ZKL__MAIL_LOST:
-	case ZKL__MAIL_EXPIRED: /* not here */
 		break;
 	}
 }
@@ -399,26 +343,40 @@ static void end_client(zkl_session *s)
 	discard(s, left);
 }
 
+/* The client is of no more use. */
+static void replace_client(zkl_session *s, enum zkl__mail_type why)
+{
+	if (why == ZKL__MAIL_AUTH_FAILED) {
+		world_log(s, 3, "auth-failed", "the servers refused the session's auth", NULL);
+		zkl__hub_refuse(&s->hub, ZKL_EACCES);
+	} else if (why == ZKL__MAIL_LOST) {
+		world_log(s, 3, "memory", "out of memory, opening a new session", NULL);
+	} else {
+		world_log(s, 4, "expired", "the session is over, opening a new one", NULL);
+	}
+	end_client(s);
+	if (!s->stopping && why != ZKL__MAIL_AUTH_FAILED)
+		begin_client(s);
+}
+
 static void empty_mailbox(zkl_session *s)
 {
 	struct zkl__mail *mail = s->client ? zkl__client_take(s->client) : NULL;
 
-	for (struct zkl__mail *next; mail; mail = next) {
-		next = mail->next;
-		if (mail->type == ZKL__MAIL_EXPIRED || mail->type == ZKL__MAIL_LOST) {
-			world_log(s, 4, "expired",
-			          mail->type == ZKL__MAIL_EXPIRED ? "the session is over, opening a new one"
-			                                          : "out of memory, opening a new session",
-			          NULL);
-			zkl__mail_free(mail);
-			discard(s, next);
-			end_client(s);
-			if (!s->stopping)
-				begin_client(s);
+	while (mail) {
+		struct zkl__mail   *next = mail->next;
+		enum zkl__mail_type type = mail->type;
+		bool end = type == ZKL__MAIL_EXPIRED || type == ZKL__MAIL_AUTH_FAILED || type == ZKL__MAIL_LOST;
+
+		if (!end)
+			hand_out(s, mail);
+		zkl__mail_free(mail);
+		mail = next;
+		if (end) {
+			discard(s, mail);
+			replace_client(s, type);
 			return;
 		}
-		hand_out(s, mail);
-		zkl__mail_free(mail);
 	}
 }
 
@@ -495,79 +453,16 @@ static void *run_protocol(void *arg)
 
 /* ---- events -------------------------------------------------------------------------------------------------------------------- */
 
-static struct zkl__attempt *next_with_events(zkl_session *s)
-{
-	struct zkl__attempt *attempt = s->first_event;
-
-	s->first_event = attempt->next_queued;
-	if (!s->first_event)
-		s->last_event = NULL;
-	attempt->queued = false;
-	s->queued_events--;
-	return attempt;
-}
-
-/* All events of the oldest attempt that has some, which must exist; returns how many. */
-static int deliver(zkl_session *s)
-{
-	struct zkl__attempt *attempt = next_with_events(s);
-	int                  count = 0;
-
-	while (!s->silent && zkl__attempt_next_event(attempt, &s->delivery)) {
-		s->called = attempt->handle;
-		pthread_mutex_unlock(&s->mutex);
-		s->delivery.on_event(&s->delivery.event, s->delivery.user);
-		pthread_mutex_lock(&s->mutex);
-		s->called = NULL;
-		count++;
-		zkl__session_changed(s);
-	}
-	zkl__attempt_drop(attempt);
-	return count;
-}
-
-static void *run_events(void *arg)
-{
-	zkl_session *s = arg;
-
-	pthread_mutex_lock(&s->mutex);
-	s->caller = pthread_self();
-	s->calling = true;
-	for (;;) {
-		if (s->first_event)
-			deliver(s);
-		else if (s->stopped || s->silent)
-			break;
-		else
-			pthread_cond_wait(&s->events, &s->mutex);
-	}
-	pthread_mutex_unlock(&s->mutex);
-	return NULL;
-}
-
 int zkl_session_process(zkl_session *s)
 {
-	int count = 0;
 	int r = zkl__session_usable(s, NULL);
 
 	if (r < 0 || !(s->flags & ZKL_MANUAL))
 		return r < 0 ? r : ZKL_EINVAL;
 	pthread_mutex_lock(&s->mutex);
-	if (s->calling) {
-		r = pthread_equal(s->caller, pthread_self()) ? ZKL_EDEADLK : ZKL_ESTATE;
-		pthread_mutex_unlock(&s->mutex);
-		return r;
-	}
-	s->caller = pthread_self();
-	s->calling = true;
-	/* Those that are there now, so that it ends. */
-	for (uint64_t left = s->queued_events; left && s->first_event; left--)
-		count += deliver(s);
-	s->calling = false;
-	if (!s->first_event)
-		drain(s->event_fd);
+	r = zkl__events_process(&s->events);
 	pthread_mutex_unlock(&s->mutex);
-	return count;
+	return r;
 }
 
 int zkl_session_fd(const zkl_session *s)
@@ -576,7 +471,7 @@ int zkl_session_fd(const zkl_session *s)
 
 	if (r < 0)
 		return r;
-	return s->flags & ZKL_MANUAL ? s->event_fd : ZKL_EINVAL;
+	return s->flags & ZKL_MANUAL ? s->events.fd : ZKL_EINVAL;
 }
 
 /* ---- for lock and election ------------------------------------------------------------------------------------------------------- */
@@ -591,17 +486,12 @@ int zkl__session_usable(const zkl_session *s, zkl_error *reterr)
 	return 0;
 }
 
-static bool in_callback(const zkl_session *s)
-{
-	return s->called && pthread_equal(s->caller, pthread_self());
-}
-
 int zkl__session_may_block(zkl_session *s, zkl_error *reterr)
 {
 	bool inside;
 
 	pthread_mutex_lock(&s->mutex);
-	inside = in_callback(s);
+	inside = zkl__events_inside(&s->events);
 	pthread_mutex_unlock(&s->mutex);
 	if (inside)
 		return zkl__error(reterr, ZKL_EDEADLK, 0, 0,
@@ -631,8 +521,7 @@ size_t zkl__session_chroot_length(const zkl_session *s)
 
 void zkl__session_await_callback(zkl_session *s, const struct zkl__handle *handle)
 {
-	while (s->called == handle && !in_callback(s))
-		zkl__session_wait(s, NULL, ZKL__NEVER);
+	zkl__events_await(&s->events, handle);
 }
 
 void zkl__session_hold(zkl_session *s)
@@ -644,10 +533,6 @@ void zkl__session_hold(zkl_session *s)
 
 static void free_memory(zkl_session *s)
 {
-	for (struct zkl__attempt *a = s->hub.first, *next; a; a = next) {
-		next = a->next;
-		free(a);
-	}
 	zkl__hub_clear(&s->hub);
 	zkl__servers_clear(&s->servers);
 	if (s->auth)
@@ -659,12 +544,11 @@ static void free_memory(zkl_session *s)
 
 static void free_session(zkl_session *s)
 {
-	int fds[] = {s->wake_fd, s->timer_fd, s->event_fd};
-
-	for (unsigned i = 0; i < sizeof fds / sizeof *fds; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
-	pthread_cond_destroy(&s->events);
+	if (s->wake_fd >= 0)
+		close(s->wake_fd);
+	if (s->timer_fd >= 0)
+		close(s->timer_fd);
+	zkl__events_clear(&s->events);
 	pthread_mutex_destroy(&s->mutex);
 	free_memory(s);
 }
@@ -686,64 +570,6 @@ void zkl__session_drop(zkl_session *s)
 		free_session(s);
 }
 
-static int check_times(const zkl_session_options *o, zkl_error *reterr)
-{
-	int64_t                  timeout = o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS, least;
-	struct zkl__lease_options lease = {o->margin_ms * MS, o->heartbeat_ms * MS, o->tick_ms * MS};
-
-	if (timeout < 100 || timeout > MOST_TIMEOUT_MS)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "timeout_ms is %" PRId64 ", possible are 100 to %" PRId64,
-		                  o->timeout_ms, MOST_TIMEOUT_MS);
-	if (o->op_ms < 0 || o->margin_ms < 0 || o->heartbeat_ms < 0 || o->tick_ms < 0 ||
-	    o->op_ms > MOST_TIMEOUT_MS || o->margin_ms > timeout || o->heartbeat_ms > timeout ||
-	    o->tick_ms > MOST_TIMEOUT_MS)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
-		                  "op_ms, margin_ms, heartbeat_ms and tick_ms must be 0 (the default) or positive, and "
-		                  "margin and heartbeat below timeout_ms");
-	least = zkl__lease_check_options(&lease, timeout * MS);
-	if (least < 0)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
-		                  "heartbeat_ms must be from T/24 to T/2 and margin_ms at most 5T/8 with T = %" PRId64
-		                  " ms",
-		                  timeout);
-	if (least > 0)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
-		                  "margin_ms is too small for this heartbeat and tick: it must be at least %" PRId64,
-		                  (least + MS - 1) / MS);
-	return 0;
-}
-
-static int check_options(const zkl_session_options *o, zkl_error *reterr)
-{
-	const char *colon;
-
-	if (!o)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "the options are NULL; servers must be named");
-	if (o->size < sizeof *o)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
-		                  "zkl_session_options.size is %zu, not %zu: use ZKL_SESSION_OPTIONS_INIT", o->size,
-		                  sizeof *o);
-	if (o->flags & ~ZKL_MANUAL)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_session_options.flags has unknown bits: %#x", o->flags);
-	colon = o->auth ? strchr(o->auth, ':') : NULL;
-	if (o->auth && (!colon || strncmp(o->auth, "digest:", 7) != 0 || !strchr(colon + 1, ':')))
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "auth must have the form digest:user:password");
-	return check_times(o, reterr);
-}
-
-static void identify(struct zkl__identity *who, const char *name)
-{
-	char host[sizeof who->host] = "?";
-
-	if (gethostname(host, sizeof host - 1) < 0)
-		snprintf(host, sizeof host, "?");
-	if (!name || !*name)
-		name = program_invocation_short_name;
-	zkl__printable(who->host, sizeof who->host, host, strlen(host));
-	zkl__printable(who->program, sizeof who->program, name, strlen(name));
-	who->pid = getpid();
-}
-
 static zkl_session *new_session(const zkl_session_options *o)
 {
 	zkl_session *s = calloc(1, sizeof *s);
@@ -752,13 +578,12 @@ static zkl_session *new_session(const zkl_session_options *o)
 		return NULL;
 	zkl__hub_init(&s->hub, &port, s);
 	s->hub.lease_options = (struct zkl__lease_options){o->margin_ms * MS, o->heartbeat_ms * MS, o->tick_ms * MS};
-	s->timeout_ms = o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
+	s->timeout_ms = o->timeout_ms ? o->timeout_ms : ZKL__DEFAULT_TIMEOUT_MS;
 	s->hub.timeout_asked_ns = s->timeout_ms * MS;
 	s->hub.op_ns = (o->op_ms ? o->op_ms : s->timeout_ms / 2) * MS;
 	zkl__lease_begin(&s->hub.lease, &s->hub.lease_options);
-	identify(&s->hub.identity, o->name);
+	zkl__session_identify(&s->hub.identity, o->name);
 	pthread_mutex_init(&s->mutex, NULL);
-	init_cond(&s->events);
 	s->references = 1;
 	s->generation = atomic_load(&generation);
 	s->flags = o->flags;
@@ -766,64 +591,71 @@ static zkl_session *new_session(const zkl_session_options *o)
 	s->log_user = o->log_user;
 	s->log_level = o->log_level;
 	s->retry_ns = ZKL__NEVER;
-	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	s->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-	s->event_fd = o->flags & ZKL_MANUAL ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+	s->wake_fd = s->timer_fd = s->events.fd = -1;
 	return s;
 }
 
-static int start_threads(zkl_session *s, zkl_error *reterr)
+static int start_threads(zkl_session *s)
 {
-	bool events = !(s->flags & ZKL_MANUAL);
-	int  error;
+	int error = s->flags & ZKL_MANUAL ? 0 : zkl__events_start(&s->events);
 
-	if (events) {
-		error = start_thread(&s->event_thread, run_events, s);
-		if (error)
-			return zkl__error(reterr, ZKL_ESYS, 0, error, "cannot start a thread: %s", strerror(error));
-	}
+	if (error)
+		return error;
 	s->references++; /* the protocol thread's */
-	error = start_thread(&s->protocol_thread, run_protocol, s);
+	error = zkl__thread_start(&s->protocol_thread, run_protocol, s);
 	if (!error)
 		return 0;
+	pthread_mutex_lock(&s->mutex);
 	s->references--;
-	if (events) {
-		pthread_mutex_lock(&s->mutex);
-		s->silent = true;
-		pthread_cond_signal(&s->events);
-		pthread_mutex_unlock(&s->mutex);
-		pthread_join(s->event_thread, NULL);
+	zkl__events_end(&s->events, true);
+	pthread_mutex_unlock(&s->mutex);
+	return error;
+}
+
+/* All that can fail. 0 or an errno. */
+static int begin(zkl_session *s, const zkl_session_options *options)
+{
+	int error = zkl__events_init(&s->events, &s->mutex, s->flags & ZKL_MANUAL);
+
+	if (error)
+		return error;
+	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->wake_fd < 0)
+		return errno;
+	s->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (s->timer_fd < 0)
+		return errno;
+	if (options->auth) {
+		s->auth = strdup(options->auth);
+		if (!s->auth)
+			return ENOMEM;
 	}
-	return zkl__error(reterr, ZKL_ESYS, 0, error, "cannot start a thread: %s", strerror(error));
+	return start_threads(s);
 }
 
 int zkl_session_open(const zkl_session_options *options, zkl_session **ret, zkl_error *reterr)
 {
-	zkl_session *s;
-	int          r;
+	struct zkl__servers servers;
+	zkl_session        *s;
+	int                 error, r;
 
 	if (!ret)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "ret is NULL");
-	r = check_options(options, reterr);
+	r = zkl__session_options_check(options, &servers, reterr);
 	if (r < 0)
 		return r;
 	pthread_once(&fork_once, watch_forks);
 	s = new_session(options);
-	if (!s)
+	if (!s) {
+		zkl__servers_clear(&servers);
 		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for a session");
-	r = zkl__servers_parse(&s->servers, options->servers, reterr);
-	if (r == 0 && (s->wake_fd < 0 || s->timer_fd < 0 || ((s->flags & ZKL_MANUAL) && s->event_fd < 0)))
-		r = zkl__error(reterr, ZKL_ESYS, 0, errno, "cannot get a descriptor: %s", strerror(errno));
-	if (r == 0 && options->auth) {
-		s->auth = strdup(options->auth);
-		if (!s->auth)
-			r = zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for a session");
 	}
-	if (r == 0)
-		r = start_threads(s, reterr);
-	if (r < 0) {
+	s->servers = servers;
+	error = begin(s, options);
+	if (error) {
 		free_session(s);
-		return r;
+		return zkl__error(reterr, error == ENOMEM ? ZKL_ENOMEM : ZKL_ESYS, 0, error,
+		                  "cannot get the threads and descriptors of a session: %s", strerror(error));
 	}
 	*ret = s;
 	return 0;
@@ -861,28 +693,9 @@ int zkl_session_stats(const zkl_session *session, zkl_stats *ret)
 	ret->heartbeats_late = c->heartbeats_late;
 	ret->reconnects = c->reconnects;
 	ret->expiries = c->expiries;
-	ret->events_queued = s->queued_events;
+	ret->events_queued = s->events.count;
 	pthread_mutex_unlock(&s->mutex);
 	return 0;
-}
-
-static bool all_done(const zkl_session *s)
-{
-	for (const struct zkl__attempt *a = s->hub.first; a; a = a->next)
-		if (!a->done)
-			return false;
-	return true;
-}
-
-static void release_all(zkl_session *s)
-{
-	s->hub.closed = true;
-	zkl__hub_refuse(&s->hub, ZKL_ESTATE);
-	for (struct zkl__attempt *a = s->hub.first, *next; a; a = next) {
-		next = a->next;
-		if (a->handle && a->handle->attempt == a)
-			zkl__handle_release(a->handle);
-	}
 }
 
 int zkl_session_close(zkl_session *s, int64_t timeout_ms)
@@ -899,31 +712,22 @@ int zkl_session_close(zkl_session *s, int64_t timeout_ms)
 	if (timeout_ms < ZKL_FOREVER)
 		return ZKL_EINVAL;
 	pthread_mutex_lock(&s->mutex);
-	if (in_callback(s)) {
+	if (zkl__events_inside(&s->events)) {
 		pthread_mutex_unlock(&s->mutex);
 		return ZKL_EDEADLK;
 	}
 	until = timeout_ms == ZKL_FOREVER ? ZKL__NEVER : boot_ns() + timeout_ms * MS;
-	release_all(s);
-	while (!all_done(s) && zkl__session_wait(s, NULL, until)) {
+	zkl__hub_close(&s->hub);
+	while (s->hub.first && zkl__session_wait(s, NULL, until)) {
 	}
-	clean = all_done(s);
+	clean = !s->hub.first;
 	s->stopping = true;
 	world_wake(s);
 	while (!s->stopped && zkl__session_wait(s, NULL, until)) {
 	}
 	joined = s->stopped;
 	/* The events so far are delivered, unless there is no time for it. */
-	if (!joined)
-		s->silent = true;
-	pthread_cond_signal(&s->events);
-	pthread_mutex_unlock(&s->mutex);
-	if (!(s->flags & ZKL_MANUAL))
-		pthread_join(s->event_thread, NULL);
-	pthread_mutex_lock(&s->mutex);
-	s->silent = true;
-	while (s->called)
-		zkl__session_wait(s, NULL, ZKL__NEVER);
+	zkl__events_end(&s->events, !joined);
 	pthread_mutex_unlock(&s->mutex);
 	if (joined)
 		pthread_join(s->protocol_thread, NULL);

@@ -50,7 +50,10 @@ typedef struct zkl_session_options {
 	void       *log_user;
 	int         log_level; /* most verbose level that is wanted */
 } zkl_session_options;
-#define ZKL_SESSION_OPTIONS_INIT {sizeof(zkl_session_options), 0, NULL, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 4}
+#define ZKL_SESSION_OPTIONS_INIT                                                                                       \
+	{                                                                                                              \
+		sizeof(zkl_session_options), 0, NULL, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 4                         \
+	}
 
 /* No event thread: poll zkl_session_fd() for input, then call zkl_session_process(). */
 #define ZKL_MANUAL 1u
@@ -62,7 +65,10 @@ typedef struct zkl_stats {
 	int64_t  lease_ms;               /* until the lease ends, should no proof come; < 0: no live proof */
 	uint64_t granted, lost, released, not_held, heartbeats, heartbeats_late, reconnects, expiries, events_queued;
 } zkl_stats;
-#define ZKL_STATS_INIT {sizeof(zkl_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define ZKL_STATS_INIT                                                                                                 \
+	{                                                                                                              \
+		sizeof(zkl_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                               \
+	}
 
 /* Checks the options, starts connecting, returns: it needs no server and resolves no name. *ret is the caller's to close.
  * ZKL_EINVAL (the message names what and what would be right), ZKL_ENOMEM, ZKL_ESYS. */

@@ -70,7 +70,7 @@ typedef enum zkl_error_code {
 #define ZKL__ENUMERATOR(name, number, text) ZKL_##name = (number),
 	ZKL_ERROR_MAP(ZKL__ENUMERATOR)
 #undef ZKL__ENUMERATOR
-	ZKL_OK = 0
+		ZKL_OK = 0
 } zkl_error_code;
 
 /* What went wrong: the code that the call returned, the ZooKeeper client's code (0: none), errno (0: none), and one line
@@ -148,12 +148,12 @@ typedef enum zkl_event_type {
 } zkl_event_type;
 
 typedef struct zkl_event {
-	zkl_event_type   type;
-	int              code;            /* LOST, ENDED; else 0 */
-	int64_t          lease_ms;        /* GRANTED, SUSPENDED, RESUMED: until LOST, should no further proof come */
-	uint32_t         ahead, requeued; /* WAITING: at most so many before us; places lost so far (expiry, deleted node) */
-	const zkl_grant *grant;           /* GRANTED to LOST, and ENDED after them; else NULL */
-	const zkl_error *error;           /* where code < 0; else NULL */
+	zkl_event_type type;
+	int            code;      /* LOST, ENDED; else 0 */
+	int64_t        lease_ms;  /* GRANTED, SUSPENDED, RESUMED: until LOST, should no further proof come */
+	uint32_t ahead, requeued; /* WAITING: at most so many before us; places lost so far (expiry, deleted node) */
+	const zkl_grant *grant;   /* GRANTED to LOST, and ENDED after them; else NULL */
+	const zkl_error *error;   /* where code < 0; else NULL */
 	uint64_t         spare[4];
 } zkl_event;
 
@@ -171,7 +171,10 @@ typedef struct zkl_options {
 	const void *data;     /* shown to others beside the id; NULL: none */
 	size_t      data_len; /* at most ZKL_DATA_MAX */
 } zkl_options;
-#define ZKL_OPTIONS_INIT {sizeof(zkl_options), 0, NULL, NULL, 0, NULL, 0}
+#define ZKL_OPTIONS_INIT                                                                                               \
+	{                                                                                                              \
+		sizeof(zkl_options), 0, NULL, NULL, 0, NULL, 0                                                         \
+	}
 
 /* The place in the queue is lost while waiting (session expired, own node deleted by hand): ENDED(ELOST) in place of going
  * back to the tail. */

@@ -1,0 +1,631 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "harness.h"
+
+#include <CUnit/Basic.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXIT_SKIPPED 77
+#define PATHS_MAX    4096
+
+extern char **environ;
+
+static const test *running; /* the test that runs, NULL between two */
+static const test *all_tests;
+static atomic_int  violations; /* of the events' grammar, in the test that runs */
+
+/* ---- surroundings ---- */
+
+static char       *server_list[SERVERS_MAX];
+const char *const *servers = (const char *const *)server_list;
+static size_t      server_total;
+
+static int64_t env_number(const char *name, int64_t otherwise)
+{
+	const char *text = getenv(name);
+	return text != NULL && *text != '\0' ? strtoll(text, NULL, 10) : otherwise;
+}
+
+static bool read_servers(void)
+{
+	char *list = getenv("ZKLOCK_TEST_SERVERS"), *rest = NULL;
+	if (list == NULL || *list == '\0')
+		return false;
+	list = strdup(list);
+	for (char *one = strtok_r(list, ",", &rest); one != NULL && server_total < SERVERS_MAX; one = strtok_r(NULL, ",", &rest))
+		server_list[server_total++] = one;
+	return server_total > 0;
+}
+
+size_t server_count(void)
+{
+	return server_total;
+}
+
+const char *all_servers(void)
+{
+	return getenv("ZKLOCK_TEST_SERVERS");
+}
+
+const char *backend(void)
+{
+	const char *name = getenv("ZKLOCK_TEST_BACKEND");
+	return name != NULL ? name : "";
+}
+
+int64_t tick_ms(void)
+{
+	return env_number("ZKLOCK_TEST_TICK_MS", 500);
+}
+
+int64_t sync_limit(void)
+{
+	return env_number("ZKLOCK_TEST_SYNC_LIMIT", 30);
+}
+
+int rounds(int in_short_runs, int in_long_runs)
+{
+	return getenv("ZKLOCK_TEST_LONG") != NULL ? in_long_runs : in_short_runs;
+}
+
+static zkclient *the_observer;
+
+zkclient *observer(void)
+{
+	if (the_observer == NULL)
+		the_observer = zkclient_open(all_servers());
+	if (the_observer == NULL) {
+		fprintf(stderr, "no server of %s answers\n", all_servers());
+		exit(EXIT_FAILURE);
+	}
+	return the_observer;
+}
+
+static lock_path paths_made[PATHS_MAX];
+static size_t    path_count;
+
+lock_path new_path(void)
+{
+	static int number;
+	lock_path  path;
+	snprintf(path.text, sizeof path.text, "/zklock-test/%.60s.%d.%d", running != NULL ? running->name : "role", (int)getpid(),
+	         ++number);
+	if (running != NULL && path_count < PATHS_MAX)
+		paths_made[path_count++] = path;
+	return path;
+}
+
+static void remove_paths(void)
+{
+	while (path_count > 0)
+		zkclient_delete_tree(observer(), paths_made[--path_count].text);
+}
+
+/* ---- time ---- */
+
+int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t now_ms(void)
+{
+	return now_ns() / 1000000;
+}
+
+void poll_pause(void)
+{
+	nanosleep(&(struct timespec){0, 2000000}, NULL);
+}
+
+/* ---- asserting ---- */
+
+bool expect_true(bool met, int line, const char *file, const char *text)
+{
+	CU_assertImplementation(met, (unsigned)line, text, file, "", CU_FALSE);
+	return met;
+}
+
+bool expect_int(int64_t value, int64_t wanted, int line, const char *file, const char *text)
+{
+	char what[400];
+	snprintf(what, sizeof what, "%s is %lld, not %lld", text, (long long)value, (long long)wanted);
+	return expect_true(value == wanted, line, file, what);
+}
+
+bool expect_rc(int64_t rc, int64_t wanted, int line, const char *file, const char *text)
+{
+	char what[400];
+	snprintf(what, sizeof what, "%s is %lld %s, not %lld %s", text, (long long)rc, rc < 0 ? zkl_error_name((int)rc) : "",
+	         (long long)wanted, wanted < 0 ? zkl_error_name((int)wanted) : "");
+	return expect_true(rc == wanted, line, file, what);
+}
+
+bool expect_range(int64_t value, int64_t from, int64_t to, int line, const char *file, const char *text)
+{
+	char what[400];
+	snprintf(what, sizeof what, "%s is %lld, not %lld .. %lld", text, (long long)value, (long long)from, (long long)to);
+	return expect_true(value >= from && value <= to, line, file, what);
+}
+
+/* ---- sessions ---- */
+
+static void log_line(int level, const char *id, const char *message, void *user)
+{
+	(void)user;
+	fprintf(stderr, "%lld.%03lld <%d> %s: %s\n", (long long)(now_ms() / 1000), (long long)(now_ms() % 1000), level, id, message);
+}
+
+zkl_session_options session_options(const char *at, int64_t timeout_ms)
+{
+	zkl_session_options options = ZKL_SESSION_OPTIONS_INIT;
+	options.servers = at;
+	options.timeout_ms = timeout_ms;
+	if (getenv("ZKLOCK_TEST_VERBOSE") != NULL) {
+		options.log = log_line;
+		options.log_level = 7;
+	}
+	return options;
+}
+
+zkl_session *session_open(const char *at, int64_t timeout_ms)
+{
+	zkl_session_options options = session_options(at, timeout_ms);
+	zkl_session        *s = NULL;
+	zkl_error           error = {0};
+	int                 rc = zkl_session_open(&options, &s, &error);
+	if (!EXPECT_RC(rc, ZKL_OK))
+		fprintf(stderr, "no session at %s: %s\n", at, error.message);
+	return s;
+}
+
+int64_t session_timeout_ms(zkl_session *s)
+{
+	zkl_stats stats = ZKL_STATS_INIT;
+	zkl_session_stats(s, &stats);
+	return stats.timeout_ms;
+}
+
+/* ---- proxies ---- */
+
+void net_open(net *n, size_t first, size_t count)
+{
+	*n = (net){.count = count};
+	CU_ASSERT_FATAL(first >= 1 && first + count - 1 <= server_total);
+	for (size_t i = 0; i < count; i++) {
+		n->at[i] = proxy_start(server_list[first - 1 + i]);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(n->at[i]);
+		size_t len = strlen(n->servers);
+		snprintf(n->servers + len, sizeof n->servers - len, "%s%s", i > 0 ? "," : "", proxy_address(n->at[i]));
+	}
+}
+
+void net_close(net *n)
+{
+	for (size_t i = 0; i < n->count; i++)
+		proxy_stop(n->at[i]);
+	n->count = 0;
+}
+
+void net_cut(net *n)
+{
+	for (size_t i = 0; i < n->count; i++)
+		proxy_cut(n->at[i]);
+}
+
+void net_set_door(net *n, proxy_door door)
+{
+	for (size_t i = 0; i < n->count; i++)
+		proxy_set_door(n->at[i], door);
+}
+
+void net_hold(net *n, unsigned directions)
+{
+	for (size_t i = 0; i < n->count; i++)
+		proxy_hold(n->at[i], directions);
+}
+
+int net_requests(net *n, int op)
+{
+	int sum = 0;
+	for (size_t i = 0; i < n->count; i++)
+		sum += proxy_count(n->at[i], op);
+	return sum;
+}
+
+void net_reset_counts(net *n)
+{
+	for (size_t i = 0; i < n->count; i++)
+		proxy_reset_counts(n->at[i]);
+}
+
+void net_expire(net *n)
+{
+	int64_t id = 0;
+	char    password[16];
+	net_set_door(n, PROXY_REFUSING);
+	net_cut(n);
+	for (size_t i = 0; i < n->count; i++)
+		if (proxy_session(n->at[i], &id, password))
+			EXPECT_INT(zkclient_end_session(server_list[0], id, password), ZOK);
+	net_set_door(n, PROXY_OPEN);
+}
+
+int64_t net_last_proof_ns(net *n)
+{
+	static const int quorum_ops[] = {OP_CREATE2, OP_CREATE, OP_MULTI, OP_SET_DATA};
+	int64_t          newest = 0;
+	for (size_t i = 0; i < n->count; i++)
+		for (size_t k = 0; k < sizeof quorum_ops / sizeof *quorum_ops; k++) {
+			int64_t at_ns = proxy_last_acked_ns(n->at[i], quorum_ops[k]);
+			newest = at_ns > newest ? at_ns : newest;
+		}
+	return newest;
+}
+
+/* ---- events ---- */
+
+static const char *event_name(int type)
+{
+	static const char *const names[] = {"-", "WAITING", "GRANTED", "SUSPENDED", "RESUMED", "LOST", "ENDED"};
+	return type >= 0 && type <= ZKL_EV_ENDED ? names[type] : "?";
+}
+
+/* May `next` follow `last` (0: the attempt's first)? A grant is in force after GRANTED, SUSPENDED and RESUMED. */
+static bool follows(int last, zkl_event_type next)
+{
+	bool granted = last == ZKL_EV_GRANTED || last == ZKL_EV_RESUMED;
+	switch (next) {
+	case ZKL_EV_WAITING:
+	case ZKL_EV_GRANTED:
+		return last == 0 || last == ZKL_EV_WAITING;
+	case ZKL_EV_SUSPENDED:
+		return granted;
+	case ZKL_EV_RESUMED:
+		return last == ZKL_EV_SUSPENDED;
+	case ZKL_EV_LOST:
+		return granted || last == ZKL_EV_SUSPENDED;
+	case ZKL_EV_ENDED:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void print_seen(const seen *e)
+{
+	fprintf(stderr, "\t%lld.%03lld %-9s code %s ahead %u requeued %u lease %lld token %llu %s %s\n",
+	        (long long)(e->at_ns / 1000000000), (long long)(e->at_ns / 1000000 % 1000), event_name((int)e->type),
+	        e->code != 0 ? zkl_error_name(e->code) : "0", e->ahead, e->requeued, (long long)e->lease_ms,
+	        (unsigned long long)e->token, e->node, e->message);
+}
+
+static void print_locked(recorder *r)
+{
+	fprintf(stderr, "events of %s:\n", r->name);
+	for (size_t i = r->count > 40 ? r->count - 40 : 0; i < r->count; i++)
+		print_seen(&r->list[i]);
+}
+
+void recorder_print(recorder *r)
+{
+	pthread_mutex_lock(&r->mutex);
+	print_locked(r);
+	pthread_mutex_unlock(&r->mutex);
+}
+
+void recorder_event(const zkl_event *ev, void *user)
+{
+	recorder *r = user;
+	seen      e = {.type = ev->type, .code = ev->code, .at_ns = now_ns(), .lease_ms = ev->lease_ms, .ahead = ev->ahead, .requeued = ev->requeued};
+	if (ev->grant != NULL) {
+		e.token = ev->grant->token;
+		snprintf(e.node, sizeof e.node, "%s", ev->grant->node);
+	}
+	if (ev->error != NULL)
+		snprintf(e.message, sizeof e.message, "%s", ev->error->message);
+	pthread_mutex_lock(&r->mutex);
+	if (r->count == r->size) {
+		r->size = r->size * 2 + 16;
+		r->list = realloc(r->list, r->size * sizeof *r->list);
+	}
+	r->list[r->count++] = e;
+	bool granted_once = r->state >= ZKL_EV_GRANTED;
+	if (!follows(r->state, ev->type) || (ev->type == ZKL_EV_GRANTED && ev->grant == NULL) ||
+	    (ev->type == ZKL_EV_ENDED && granted_once != (ev->grant != NULL))) {
+		atomic_fetch_add(&violations, 1);
+		fprintf(stderr, "the last event may not come here:\n");
+		print_locked(r);
+	}
+	r->state = ev->type == ZKL_EV_ENDED ? 0 : (int)ev->type;
+	pthread_cond_broadcast(&r->came);
+	pthread_mutex_unlock(&r->mutex);
+	if (r->then != NULL)
+		r->then(ev, r);
+}
+
+void recorder_free(recorder *r)
+{
+	free(r->list);
+	r->list = NULL;
+	r->count = r->size = 0;
+}
+
+static seen *find_locked(recorder *r, zkl_event_type type, int nth)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (r->list[i].type == type && --nth == 0)
+			return &r->list[i];
+	return NULL;
+}
+
+int recorder_count(recorder *r, zkl_event_type type)
+{
+	int count = 0;
+	pthread_mutex_lock(&r->mutex);
+	for (size_t i = 0; i < r->count; i++)
+		count += r->list[i].type == type;
+	pthread_mutex_unlock(&r->mutex);
+	return count;
+}
+
+bool recorder_wait(recorder *r, zkl_event_type type, int nth, int64_t timeout_ms, seen *ret)
+{
+	struct timespec end;
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	end.tv_sec += timeout_ms / 1000 + end.tv_nsec / 1000000000;
+	end.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&r->mutex);
+	seen *e;
+	for (int rc = 0; (e = find_locked(r, type, nth)) == NULL && rc == 0;)
+		rc = pthread_cond_timedwait(&r->came, &r->mutex, &end);
+	if (e != NULL && ret != NULL)
+		*ret = *e;
+	if (e == NULL) {
+		fprintf(stderr, "no %s (%d.) within %lld ms\n", event_name((int)type), nth, (long long)timeout_ms);
+		print_locked(r);
+	}
+	pthread_mutex_unlock(&r->mutex);
+	return e != NULL;
+}
+
+zkl_lock *lock_new(zkl_session *s, const char *path, recorder *r)
+{
+	zkl_options options = ZKL_OPTIONS_INIT;
+	zkl_lock   *lock = NULL;
+	if (r != NULL) {
+		options.on_event = recorder_event;
+		options.user = r;
+	}
+	EXPECT_RC(zkl_lock_new(s, path, &options, &lock, NULL), ZKL_OK);
+	return lock;
+}
+
+/* ---- acquiring in another thread ---- */
+
+static void *acquire(void *arg)
+{
+	acquirer *a = arg;
+	int64_t   start_ms = now_ms();
+	a->rc = zkl_lock_acquire(a->lock, a->timeout_ms, &a->grant, &a->error);
+	a->took_ms = now_ms() - start_ms;
+	atomic_store(&a->done, true);
+	return NULL;
+}
+
+void acquirer_start(acquirer *a, zkl_lock *lock, int64_t timeout_ms)
+{
+	*a = (acquirer){.lock = lock, .timeout_ms = timeout_ms};
+	CU_ASSERT_FATAL(pthread_create(&a->thread, NULL, acquire, a) == 0);
+}
+
+int acquirer_join(acquirer *a)
+{
+	pthread_join(a->thread, NULL);
+	return a->rc;
+}
+
+/* ---- asking all the time ---- */
+
+static void *probe(void *arg)
+{
+	prober *p = arg;
+	while (!atomic_load(&p->stop)) {
+		int64_t before_ns = now_ns();
+		if (zkl_lock_check(p->lock, p->token) > 0) {
+			atomic_store(&p->last_yes_ns, before_ns);
+			if (atomic_load(&p->first_no_ns) != 0)
+				atomic_fetch_add(&p->yes_after_no, 1);
+		} else if (atomic_load(&p->first_no_ns) == 0) {
+			atomic_store(&p->first_no_ns, now_ns());
+		}
+		nanosleep(&(struct timespec){0, 200000}, NULL); /* the machine has other tests to run */
+	}
+	return NULL;
+}
+
+void prober_start(prober *p, zkl_lock *lock, uint64_t token)
+{
+	p->lock = lock;
+	p->token = token;
+	atomic_store(&p->stop, false);
+	atomic_store(&p->last_yes_ns, 0);
+	atomic_store(&p->first_no_ns, 0);
+	atomic_store(&p->yes_after_no, 0);
+	CU_ASSERT_FATAL(pthread_create(&p->thread, NULL, probe, p) == 0);
+}
+
+void prober_stop(prober *p)
+{
+	atomic_store(&p->stop, true);
+	pthread_join(p->thread, NULL);
+}
+
+/* ---- servers ---- */
+
+static struct {
+	pid_t pid; /* -1: it could not be run */
+	int   out; /* what it prints; -1: goes to standard error */
+} zk_running;
+
+static void zk_begin(const char *verb, int server, bool keep_output)
+{
+	const char *command = getenv("ZKLOCK_TEST_ZK");
+	char        number[16];
+	int         ends[2];
+	snprintf(number, sizeof number, "%d", server);
+	if (command == NULL)
+		command = "test/ensemble/zk";
+	char *argv[] = {(char *)(uintptr_t)command, (char *)(uintptr_t)verb, server > 0 ? number : NULL, NULL};
+	CU_ASSERT_FATAL(pipe2(ends, O_CLOEXEC) == 0);
+	posix_spawn_file_actions_t files;
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_adddup2(&files, keep_output ? ends[1] : STDERR_FILENO, STDOUT_FILENO);
+	int rc = posix_spawn(&zk_running.pid, command, &files, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&files);
+	close(ends[1]);
+	zk_running.out = ends[0];
+	if (rc != 0) {
+		fprintf(stderr, "%s: %s\n", command, strerror(rc));
+		zk_running.pid = -1;
+	}
+}
+
+/* Exit status; 127: it could not be run. */
+static int zk_end(char *out, size_t size)
+{
+	size_t len = 0;
+	int    status = 127 << 8;
+	for (ssize_t n; len + 1 < size && (n = read(zk_running.out, out + len, size - 1 - len)) > 0;)
+		len += (size_t)n;
+	out[len] = '\0';
+	close(zk_running.out);
+	while (zk_running.pid > 0 && waitpid(zk_running.pid, &status, 0) < 0 && errno == EINTR)
+		continue;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void ensemble_begin(const char *verb, int server)
+{
+	zk_begin(verb, server, false);
+}
+
+int ensemble_end(void)
+{
+	char none[1];
+	return zk_end(none, sizeof none);
+}
+
+int ensemble(const char *verb, int server)
+{
+	ensemble_begin(verb, server);
+	return ensemble_end();
+}
+
+int ensemble_leader(void)
+{
+	char out[64];
+	zk_begin("leader", 0, true);
+	return zk_end(out, sizeof out) == 0 ? atoi(out) : 0;
+}
+
+/* ---- the runner ---- */
+
+static struct {
+	pthread_mutex_t mutex;
+	pthread_cond_t  changed;
+	int64_t         end_ms; /* 0: no test runs */
+} watchdog = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
+
+static void *watch(void *unused)
+{
+	(void)unused;
+	pthread_mutex_lock(&watchdog.mutex);
+	for (;;) {
+		struct timespec next;
+		clock_gettime(CLOCK_REALTIME, &next);
+		next.tv_sec++;
+		pthread_cond_timedwait(&watchdog.changed, &watchdog.mutex, &next);
+		if (watchdog.end_ms != 0 && now_ms() > watchdog.end_ms) {
+			fprintf(stderr, "\n%s: still running after %d s\n", running->name, running->deadline_s);
+			abort();
+		}
+	}
+}
+
+static void set_watchdog(int64_t end_ms)
+{
+	pthread_mutex_lock(&watchdog.mutex);
+	watchdog.end_ms = end_ms;
+	pthread_cond_broadcast(&watchdog.changed);
+	pthread_mutex_unlock(&watchdog.mutex);
+}
+
+void harness_skip(const char *reason)
+{
+	printf("SKIP %s: %s ... ", running->name, reason);
+}
+
+static void before_test(void)
+{
+	const char *name = CU_get_current_test()->pName;
+	for (running = all_tests; strcmp(running->name, name) != 0;)
+		running++;
+	atomic_store(&violations, 0);
+	set_watchdog(now_ms() + running->deadline_s * 1000);
+}
+
+static void after_test(void)
+{
+	EXPECT_INT(atomic_load(&violations), 0);
+	remove_paths();
+	set_watchdog(0);
+	running = NULL;
+}
+
+static bool is_wanted(const char *name, int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], name) == 0)
+			return true;
+	return argc <= 1;
+}
+
+int harness_main(int argc, char **argv, const char *suite, const test *tests)
+{
+	pthread_t thread;
+	int       wanted = 0;
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	zoo_set_debug_level((ZooLogLevel)0);
+	if (!read_servers()) {
+		printf("SKIP %s: ZKLOCK_TEST_SERVERS names no servers\n", suite);
+		return EXIT_SKIPPED;
+	}
+	if (CU_initialize_registry() != CUE_SUCCESS)
+		return EXIT_FAILURE;
+	all_tests = tests;
+	CU_pSuite all = CU_add_suite_with_setup_and_teardown(suite, NULL, NULL, before_test, after_test);
+	for (const test *t = tests; t->name != NULL; t++)
+		if (is_wanted(t->name, argc, argv) && CU_add_test(all, t->name, t->run) != NULL)
+			wanted++;
+	if (wanted == 0 || pthread_create(&thread, NULL, watch, NULL) != 0) {
+		fprintf(stderr, "%s: no such test\n", argv[0]);
+		return EXIT_FAILURE;
+	}
+	CU_basic_set_mode(CU_BRM_VERBOSE);
+	CU_basic_run_tests();
+	unsigned failures = CU_get_number_of_failures();
+	zkclient_close(the_observer);
+	CU_cleanup_registry();
+	return failures > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_TEST_HARNESS_H
+#define ZKLOCK_TEST_HARNESS_H
+
+/* harness.h: what the integration tests share: servers from the environment, paths of their own, deadlines, a recorder of
+ * events that knows their grammar, faults of servers.
+ *
+ *     static const test tests[] = {TEST(free_lock_is_granted, 20), ..., {0}};
+ *     int main(int argc, char **argv) { return harness_main(argc, argv, "lock", tests); }
+ *
+ * With arguments only the tests of these names run. The environment:
+ *     ZKLOCK_TEST_SERVERS     host:port,host:port,host:port; the nth one is server n of ZKLOCK_TEST_ZK. Required (else 77)
+ *     ZKLOCK_TEST_TICK_MS     their tickTime (500)
+ *     ZKLOCK_TEST_SYNC_LIMIT  their syncLimit (30)
+ *     ZKLOCK_TEST_BACKEND     what runs them: compose, process, ...
+ *     ZKLOCK_TEST_ZK          the command that does things to servers (test/ensemble/zk)
+ *     ZKLOCK_TEST_LONG        set: full counts in place of short ones
+ *     ZKLOCK_TEST_VERBOSE     set: the library's log on standard error
+ *
+ * A test that goes on beyond its deadline ends the process, and its name is printed. Only a test's own thread may use the
+ * macros that assert. */
+
+#include "proxy.h"
+#include "zkclient.h"
+
+#include <CUnit/CUnit.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <zklock/lock.h>
+
+#define SERVERS_MAX 7
+
+/* ---- tests ---- */
+
+typedef struct test {
+	const char *name;
+	void (*run)(void);
+	int deadline_s;
+} test;
+#define TEST(name, deadline_s) {#name, name, deadline_s}
+
+int harness_main(int argc, char **argv, const char *suite, const test *tests);
+
+/* Ends a test that this ensemble cannot serve. */
+#define SKIP(reason)                                                                                                   \
+	do {                                                                                                               \
+		harness_skip(reason);                                                                                          \
+		return;                                                                                                        \
+	} while (0)
+void harness_skip(const char *reason);
+
+/* ---- surroundings ---- */
+
+extern const char *const *servers; /* "host:port" each, in the order of their numbers, which begin with 1 */
+size_t                    server_count(void);
+const char               *all_servers(void);
+const char               *backend(void);
+int64_t                   tick_ms(void);
+int64_t                   sync_limit(void);
+int                       rounds(int in_short_runs, int in_long_runs);
+
+/* A path that no other test uses, also in other processes. It is removed after the test, with what is below it. */
+typedef struct lock_path {
+	char text[128];
+} lock_path;
+lock_path new_path(void);
+
+/* An observer and operator, for the test's own thread, connected straight to all servers. */
+zkclient *observer(void);
+
+/* ---- time ---- */
+
+int64_t now_ns(void); /* CLOCK_BOOTTIME, as the library's lease */
+int64_t now_ms(void);
+void    poll_pause(void); /* between two looks at a condition */
+
+/* Asserts that the condition becomes true in time. */
+#define EVENTUALLY(condition, within_ms)                                                                               \
+	do {                                                                                                               \
+		int64_t eventually_end_ms = now_ms() + (within_ms);                                                            \
+		bool    eventually_met = (condition);                                                                          \
+		while (!eventually_met && now_ms() < eventually_end_ms) {                                                      \
+			poll_pause();                                                                                              \
+			eventually_met = (condition);                                                                              \
+		}                                                                                                              \
+		expect_true(eventually_met, __LINE__, __FILE__, #condition " within " #within_ms " ms");                       \
+	} while (0)
+
+/* Asserts that the condition stays true for so long. */
+#define THROUGHOUT(condition, for_ms)                                                                                  \
+	do {                                                                                                               \
+		int64_t throughout_end_ms = now_ms() + (for_ms);                                                               \
+		bool    throughout_met = (condition);                                                                          \
+		while (throughout_met && now_ms() < throughout_end_ms) {                                                       \
+			poll_pause();                                                                                              \
+			throughout_met = (condition);                                                                              \
+		}                                                                                                              \
+		expect_true(throughout_met, __LINE__, __FILE__, #condition " throughout " #for_ms " ms");                      \
+	} while (0)
+
+/* Assert and print what came in its place. */
+#define EXPECT_RC(call, wanted)    expect_rc((call), (wanted), __LINE__, __FILE__, #call)
+#define EXPECT_INT(value, wanted)  expect_int((value), (wanted), __LINE__, __FILE__, #value)
+#define EXPECT_TRUE(condition)     expect_true((condition), __LINE__, __FILE__, #condition)
+/* from <= value <= to */
+#define EXPECT_RANGE(value, from, to) expect_range((value), (from), (to), __LINE__, __FILE__, #value)
+
+bool expect_rc(int64_t rc, int64_t wanted, int line, const char *file, const char *text);
+bool expect_int(int64_t value, int64_t wanted, int line, const char *file, const char *text);
+bool expect_true(bool met, int line, const char *file, const char *text);
+bool expect_range(int64_t value, int64_t from, int64_t to, int line, const char *file, const char *text);
+
+/* ---- sessions ---- */
+
+/* Default options, asserted to open. */
+zkl_session *session_open(const char *at, int64_t timeout_ms);
+/* The options of session_open(), to be changed before zkl_session_open(). */
+zkl_session_options session_options(const char *at, int64_t timeout_ms);
+/* T as granted, 0 before the first connection. */
+int64_t session_timeout_ms(zkl_session *s);
+
+/* ---- proxies in front of several servers ---- */
+
+typedef struct net {
+	proxy *at[SERVERS_MAX];
+	size_t count;
+	char   servers[SERVERS_MAX * 32];
+} net;
+
+/* Proxies for `count` servers from the first-th (1, 2, ...) on. */
+void net_open(net *n, size_t first, size_t count);
+void net_close(net *n);
+void net_cut(net *n);
+void net_set_door(net *n, proxy_door door);
+void net_hold(net *n, unsigned directions);
+int  net_requests(net *n, int op);
+void net_reset_counts(net *n);
+/* Ends the session that was granted last through these proxies, as an expiry does, while its owner is kept away. */
+void net_expire(net *n);
+/* When the newest quorum operation that was answered had been sent, as seen by the proxies: no later than the library's proof. */
+int64_t net_last_proof_ns(net *n);
+
+/* ---- events ---- */
+
+typedef struct seen {
+	zkl_event_type type;
+	int            code;
+	int64_t        at_ns, lease_ms;
+	uint32_t       ahead, requeued;
+	uint64_t       token;
+	char           node[256];
+	char           message[244];
+} seen;
+
+/* Keeps all events of one handle in order. An event that breaks their grammar, see zkl_event_type, fails the test. */
+typedef struct recorder {
+	pthread_mutex_t mutex;
+	pthread_cond_t  came;
+	const char     *name;
+	seen           *list;
+	size_t          count, size;
+	int             state; /* the last event's type; 0: between two attempts */
+	void (*then)(const zkl_event *ev, struct recorder *r); /* called with each event, after it was noted */
+	void      *user;
+	atomic_int flag;
+} recorder;
+
+#define RECORDER(title)                                                                                                \
+	{                                                                                                                  \
+		.mutex = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER, .name = (title)                          \
+	}
+
+void recorder_event(const zkl_event *ev, void *user); /* zkl_options.on_event, user is the recorder */
+void recorder_free(recorder *r);
+/* How many events of this type have come. */
+int recorder_count(recorder *r, zkl_event_type type);
+/* Waits for the nth (1, 2, ...) event of this type; *ret (may be NULL) is it. */
+bool recorder_wait(recorder *r, zkl_event_type type, int nth, int64_t timeout_ms, seen *ret);
+void recorder_print(recorder *r);
+
+/* A lock whose events are recorded. */
+zkl_lock *lock_new(zkl_session *s, const char *path, recorder *r);
+
+/* ---- acquiring in another thread ---- */
+
+typedef struct acquirer {
+	pthread_t   thread;
+	zkl_lock   *lock;
+	int64_t     timeout_ms, took_ms;
+	atomic_bool done;
+	int         rc; /* this and the rest once it is done */
+	zkl_grant   grant;
+	zkl_error   error;
+} acquirer;
+
+void acquirer_start(acquirer *a, zkl_lock *lock, int64_t timeout_ms);
+int  acquirer_join(acquirer *a); /* what acquire() returned */
+
+/* ---- asking all the time ---- */
+
+/* A thread that asks zkl_lock_check() over and over. A yes is stamped with the moment before the call. */
+typedef struct prober {
+	pthread_t    thread;
+	zkl_lock    *lock;
+	uint64_t     token;
+	atomic_bool  stop;
+	atomic_llong last_yes_ns, first_no_ns; /* 0: none */
+	atomic_int   yes_after_no;
+} prober;
+
+void prober_start(prober *p, zkl_lock *lock, uint64_t token);
+void prober_stop(prober *p);
+
+/* ---- servers ---- */
+
+/* Runs ZKLOCK_TEST_ZK with this verb (and server number, 0: none); its exit status. 77: cannot be done here. */
+int ensemble(const char *verb, int server);
+/* The same in two parts, for something to happen meanwhile. */
+void ensemble_begin(const char *verb, int server);
+int  ensemble_end(void);
+/* Number of the leader, 0 if there is none. */
+int ensemble_leader(void);
+
+#endif

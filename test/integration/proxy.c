@@ -1,0 +1,671 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One thread, one mutex that it lets go of only to poll. Calls note what they want, wake the thread, and wait until it has
+ * been done.
+ *
+ *     client --> up.in --[rule]--> up.out --> server
+ *     client <-- down.out <--[rule]-- down.in <-- server
+ */
+#include "proxy.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FILLERS   8   /* connections that fill the backlog of a door that answers nobody */
+#define OP_OFFSET 16  /* the least request type is -11 */
+#define OPS       160 /* the greatest one is 107 */
+#define XID_WATCH (-1)
+
+typedef struct buffer {
+	char  *bytes;
+	size_t len, size;
+} buffer;
+
+typedef struct stream {
+	buffer  in, out;
+	bool    greeted; /* the first frame, which has no header, has passed */
+	bool    ended;   /* the sender has closed */
+	int64_t not_before_ns;
+} stream;
+
+typedef struct request {
+	int32_t xid, op;
+	int64_t seen_ns;
+	bool    marked; /* the rule strikes at its reply */
+} request;
+
+typedef struct conn {
+	struct conn *next;
+	int          client, server; /* descriptors; server is -1 once nothing more is to come from it */
+	stream       up, down;
+	request     *due; /* requests without a reply yet */
+	size_t       due_len, due_size;
+	struct pollfd *client_poll, *server_poll;
+} conn;
+
+struct proxy {
+	pthread_t       thread;
+	pthread_mutex_t mutex;
+	pthread_cond_t  changed;
+	struct sockaddr_storage upstream;
+	socklen_t               upstream_len;
+	struct sockaddr_in      own;
+	char                    address[32];
+	int                     listener, wakeup, fillers[FILLERS];
+	conn                   *conns;
+	size_t                  conn_count;
+	struct pollfd          *polls;
+	uint64_t                asked, done; /* calls made, calls carried out */
+	bool                    quit, cut;
+	proxy_door              door, door_now;
+	unsigned                held;
+	proxy_rule              rule; /* act 0: none */
+	bool                    struck;
+	int                     counts[OPS];
+	int64_t                 acked_ns[OPS];
+	int64_t                 session_id;
+	char                    password[16];
+};
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void *must(void *memory)
+{
+	if (memory == NULL)
+		abort();
+	return memory;
+}
+
+static size_t op_slot(int op)
+{
+	int slot = op + OP_OFFSET;
+	return slot >= 0 && slot < OPS ? (size_t)slot : 0;
+}
+
+static bool is_counted_as_any(int op)
+{
+	return op != OP_PING && op != OP_CLOSE_SESSION;
+}
+
+static void buffer_append(buffer *b, const char *bytes, size_t len)
+{
+	if (b->len + len > b->size) {
+		b->size = (b->len + len) * 2;
+		b->bytes = must(realloc(b->bytes, b->size));
+	}
+	memcpy(b->bytes + b->len, bytes, len);
+	b->len += len;
+}
+
+static void buffer_drop(buffer *b, size_t len)
+{
+	b->len -= len;
+	if (b->len > 0)
+		memmove(b->bytes, b->bytes + len, b->len);
+}
+
+static int32_t int_at(const char *bytes)
+{
+	uint32_t wire;
+	memcpy(&wire, bytes, sizeof wire);
+	return (int32_t)ntohl(wire);
+}
+
+/* Length of the first frame with its header, 0 while it is not complete. */
+static size_t frame_len(const buffer *b)
+{
+	if (b->len < 4)
+		return 0;
+	size_t len = (size_t)(uint32_t)int_at(b->bytes) + 4;
+	return b->len >= len ? len : 0;
+}
+
+/* ---- connections ---- */
+
+static void reset_on_close(int fd)
+{
+	struct linger now = {1, 0};
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+}
+
+static void close_with_reset(int fd)
+{
+	reset_on_close(fd);
+	close(fd);
+}
+
+static void conn_end(proxy *p, conn *c)
+{
+	close(c->client);
+	if (c->server >= 0)
+		close(c->server);
+	for (conn **at = &p->conns; *at != NULL; at = &(*at)->next)
+		if (*at == c) {
+			*at = c->next;
+			break;
+		}
+	p->conn_count--;
+	free(c->up.in.bytes);
+	free(c->up.out.bytes);
+	free(c->down.in.bytes);
+	free(c->down.out.bytes);
+	free(c->due);
+	free(c);
+}
+
+static void conn_reset(proxy *p, conn *c)
+{
+	reset_on_close(c->client);
+	conn_end(p, c);
+}
+
+static void conn_accept(proxy *p)
+{
+	int client = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), on = 1;
+	if (client < 0)
+		return;
+	int server = socket(p->upstream.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (server < 0 || (connect(server, (struct sockaddr *)&p->upstream, p->upstream_len) < 0 && errno != EINPROGRESS)) {
+		close_with_reset(client);
+		if (server >= 0)
+			close(server);
+		return;
+	}
+	setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	conn *c = must(calloc(1, sizeof *c));
+	c->client = client;
+	c->server = server;
+	c->next = p->conns;
+	p->conns = c;
+	p->conn_count++;
+}
+
+/* The client has got the reply that it was meant to get; it finds the end of the stream behind it. A reset could overtake
+ * the reply, so what it still sends is read and dropped until it closes. */
+static void conn_end_behind_reply(conn *c)
+{
+	close(c->server);
+	c->server = -1;
+	c->up.out.len = c->down.in.len = 0;
+	c->down.ended = true;
+}
+
+/* ---- the rule ---- */
+
+static void strike(proxy *p)
+{
+	p->rule.act = 0;
+	p->struck = true;
+	p->door = p->rule.door;
+	pthread_cond_broadcast(&p->changed);
+}
+
+static bool rule_matches(proxy *p, int op, const char *frame, size_t len)
+{
+	const proxy_rule *rule = &p->rule;
+	if (rule->act == 0 || rule->nth <= 0)
+		return false;
+	if (rule->op == OP_ANY ? !is_counted_as_any(op) : rule->op != op)
+		return false;
+	if (rule->path != NULL && memmem(frame, len, rule->path, strlen(rule->path)) == NULL)
+		return false;
+	return --p->rule.nth == 0;
+}
+
+static void due_push(conn *c, request r)
+{
+	if (c->due_len == c->due_size) {
+		c->due_size = c->due_size * 2 + 16;
+		c->due = must(realloc(c->due, c->due_size * sizeof *c->due));
+	}
+	c->due[c->due_len++] = r;
+}
+
+static request *due_find(conn *c, int32_t xid)
+{
+	for (size_t i = 0; i < c->due_len; i++)
+		if (c->due[i].xid == xid)
+			return &c->due[i];
+	return NULL;
+}
+
+static void due_remove(conn *c, request *r)
+{
+	size_t at = (size_t)(r - c->due);
+	memmove(r, r + 1, (--c->due_len - at) * sizeof *r);
+}
+
+/* Frames from the client. false: the connection is to be reset. */
+static bool pump_up(proxy *p, conn *c)
+{
+	stream *s = &c->up;
+	for (size_t len; !(p->held & PROXY_TO_SERVER) && (len = frame_len(&s->in)) > 0; buffer_drop(&s->in, len)) {
+		if (c->server < 0)
+			continue;
+		if (s->greeted) {
+			request r = {int_at(s->in.bytes + 4), int_at(s->in.bytes + 8), now_ns(), false};
+			if (rule_matches(p, r.op, s->in.bytes, len)) {
+				if (p->rule.act == PROXY_HOLD_REQUEST) {
+					p->held |= PROXY_TO_SERVER;
+					strike(p);
+					return true;
+				}
+				r.marked = true;
+			}
+			p->counts[op_slot(r.op)]++;
+			if (r.marked && p->rule.act == PROXY_CUT_BEFORE) {
+				strike(p);
+				return false;
+			}
+			due_push(c, r);
+		}
+		s->greeted = true;
+		buffer_append(&s->out, s->in.bytes, len);
+	}
+	return true;
+}
+
+/* ConnectResponse: version, timeout, session id, password. */
+static void note_session(proxy *p, const char *frame, size_t len)
+{
+	if (len < 4 + 4 + 4 + 8 + 4 + 16)
+		return;
+	p->session_id = (int64_t)((uint64_t)(uint32_t)int_at(frame + 12) << 32 | (uint32_t)int_at(frame + 16));
+	memcpy(p->password, frame + 24, sizeof p->password);
+}
+
+/* Frames from the server. false: the connection is to be reset. */
+static bool pump_down(proxy *p, conn *c)
+{
+	stream *s = &c->down;
+	for (size_t len; !(p->held & PROXY_TO_CLIENT) && (len = frame_len(&s->in)) > 0; buffer_drop(&s->in, len)) {
+		if (s->not_before_ns > now_ns())
+			return true;
+		request *r = NULL;
+		proxy_act act = 0;
+		if (!s->greeted)
+			note_session(p, s->in.bytes, len);
+		else if (int_at(s->in.bytes + 4) != XID_WATCH)
+			r = due_find(c, int_at(s->in.bytes + 4));
+		s->greeted = true;
+		if (r != NULL && r->marked && p->rule.act != 0) {
+			act = p->rule.act;
+			r->marked = false;
+			strike(p);
+		}
+		if (act == PROXY_LOSE_REPLY)
+			return false;
+		if (act == PROXY_DELAY_REPLY) {
+			s->not_before_ns = now_ns() + p->rule.delay_ms * 1000000;
+			return true;
+		}
+		if (act == PROXY_HOLD_REPLY) {
+			p->held |= PROXY_TO_CLIENT;
+			return true;
+		}
+		if (r != NULL) {
+			p->acked_ns[op_slot(r->op)] = r->seen_ns;
+			due_remove(c, r);
+		}
+		buffer_append(&s->out, s->in.bytes, len);
+		if (act == PROXY_CUT_AFTER_REPLY) {
+			conn_end_behind_reply(c);
+			return true;
+		}
+	}
+	return true;
+}
+
+/* ---- bytes ---- */
+
+static void read_some(int fd, stream *s)
+{
+	char    bytes[16384];
+	ssize_t n = recv(fd, bytes, sizeof bytes, 0);
+	if (n > 0)
+		buffer_append(&s->in, bytes, (size_t)n);
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		s->ended = true;
+}
+
+/* false: the receiver is gone. */
+static bool write_some(int fd, stream *s)
+{
+	if (s->out.len == 0)
+		return true;
+	ssize_t n = send(fd, s->out.bytes, s->out.len, MSG_NOSIGNAL);
+	if (n > 0)
+		buffer_drop(&s->out, (size_t)n);
+	return n > 0 || errno == EAGAIN || errno == EINTR || errno == ENOTCONN;
+}
+
+/* Moves what can be moved. Ends the connection when either side is gone and its last bytes have been handed on. */
+static void conn_advance(proxy *p, conn *c)
+{
+	bool up_open = !(p->held & PROXY_TO_SERVER), down_open = !(p->held & PROXY_TO_CLIENT);
+	if (!pump_up(p, c) || !pump_down(p, c) || (up_open && c->server >= 0 && !write_some(c->server, &c->up)) ||
+	    (down_open && !write_some(c->client, &c->down))) {
+		conn_reset(p, c);
+		return;
+	}
+	bool up_done = c->up.ended && c->up.out.len == 0 && up_open;
+	bool down_done = c->down.ended && c->down.out.len == 0 && down_open && frame_len(&c->down.in) == 0;
+	if (down_done && c->server < 0)
+		shutdown(c->client, SHUT_WR);
+	if (up_done || (down_done && c->server >= 0))
+		conn_end(p, c);
+}
+
+/* ---- the door ---- */
+
+static int socket_at(struct sockaddr_in *own)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+	if (fd >= 0 && bind(fd, (struct sockaddr *)own, sizeof *own) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* A port that was asked for by number stays bound while the socket does not listen. Hence twice: any port, then this one. */
+static int listener_open(struct sockaddr_in *own)
+{
+	socklen_t len = sizeof *own;
+	int       any = socket_at(own);
+	if (any < 0 || getsockname(any, (struct sockaddr *)own, &len) < 0)
+		return -1;
+	int fd = socket_at(own);
+	close(any);
+	if (fd >= 0 && listen(fd, 64) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* The kernel drops SYNs while the backlog is full; loopback completes a connect at once or not at all. */
+static void fill_backlog(proxy *p)
+{
+	listen(p->listener, 0);
+	for (int i = 0; i < FILLERS; i++) {
+		p->fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		connect(p->fillers[i], (struct sockaddr *)&p->own, sizeof p->own);
+		struct pollfd ready = {p->fillers[i], POLLOUT, 0};
+		if (poll(&ready, 1, 20) == 0)
+			break;
+	}
+}
+
+static void empty_backlog(proxy *p)
+{
+	for (int i = 0; i < FILLERS; i++)
+		if (p->fillers[i] >= 0) {
+			close_with_reset(p->fillers[i]);
+			p->fillers[i] = -1;
+		}
+	for (int fd; (fd = accept(p->listener, NULL, NULL)) >= 0;)
+		close_with_reset(fd);
+}
+
+static void turn_door(proxy *p)
+{
+	if (p->door_now == p->door)
+		return;
+	if (p->door_now == PROXY_UNANSWERING)
+		empty_backlog(p);
+	if (p->door == PROXY_REFUSING)
+		shutdown(p->listener, SHUT_RD); /* Linux: no longer listening, still bound */
+	else if (p->door == PROXY_UNANSWERING)
+		fill_backlog(p);
+	else
+		listen(p->listener, 64);
+	p->door_now = p->door;
+}
+
+/* ---- the thread ---- */
+
+static void obey(proxy *p)
+{
+	if (p->cut)
+		while (p->conns != NULL)
+			conn_reset(p, p->conns);
+	p->cut = false;
+	for (conn *c = p->conns, *next; c != NULL; c = next) {
+		next = c->next;
+		conn_advance(p, c);
+	}
+	turn_door(p);
+	p->done = p->asked;
+	pthread_cond_broadcast(&p->changed);
+}
+
+static struct pollfd *want(struct pollfd *at, int fd, bool in, bool out)
+{
+	*at = (struct pollfd){in || out ? fd : -1, (short)((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0};
+	return at;
+}
+
+/* Fills p->polls: the listener, the wake-up, two for each connection. A held direction is not even polled, so that it says
+ * nothing of a hang-up. Returns how long to poll. */
+static int plan_poll(proxy *p)
+{
+	bool    up_open = !(p->held & PROXY_TO_SERVER), down_open = !(p->held & PROXY_TO_CLIENT);
+	int64_t wake_ns = 0;
+	p->polls = must(realloc(p->polls, (p->conn_count * 2 + 2) * sizeof *p->polls));
+	want(&p->polls[0], p->listener, p->door_now == PROXY_OPEN, false);
+	want(&p->polls[1], p->wakeup, true, false);
+	struct pollfd *at = p->polls + 2;
+	for (conn *c = p->conns; c != NULL; c = c->next) {
+		c->client_poll = want(at++, c->client, up_open && !c->up.ended, down_open && c->down.out.len > 0);
+		c->server_poll = want(at++, c->server, down_open && !c->down.ended, up_open && c->up.out.len > 0);
+		if (c->down.not_before_ns > now_ns() && (wake_ns == 0 || c->down.not_before_ns < wake_ns))
+			wake_ns = c->down.not_before_ns;
+	}
+	return wake_ns == 0 ? -1 : (int)((wake_ns - now_ns()) / 1000000 + 1);
+}
+
+static void *relay(void *arg)
+{
+	proxy *p = arg;
+	pthread_mutex_lock(&p->mutex);
+	for (obey(p); !p->quit; obey(p)) {
+		int      timeout = plan_poll(p);
+		nfds_t   count = p->conn_count * 2 + 2;
+		uint64_t calls;
+		pthread_mutex_unlock(&p->mutex);
+		poll(p->polls, count, timeout);
+		pthread_mutex_lock(&p->mutex);
+		if (p->polls[1].revents != 0 && read(p->wakeup, &calls, sizeof calls) < 0)
+			abort();
+		for (conn *c = p->conns; c != NULL; c = c->next) {
+			if (c->client_poll->revents & (POLLIN | POLLERR | POLLHUP))
+				read_some(c->client, &c->up);
+			if (c->server_poll->revents & (POLLIN | POLLERR | POLLHUP))
+				read_some(c->server, &c->down);
+		}
+		if (p->polls[0].revents != 0)
+			conn_accept(p);
+	}
+	while (p->conns != NULL)
+		conn_end(p, p->conns);
+	pthread_mutex_unlock(&p->mutex);
+	return NULL;
+}
+
+/* ---- calls ---- */
+
+static void carry_out(proxy *p)
+{
+	uint64_t mine = ++p->asked, one = 1;
+	if (write(p->wakeup, &one, sizeof one) < 0)
+		abort();
+	while (p->done < mine)
+		pthread_cond_wait(&p->changed, &p->mutex);
+}
+
+static bool resolve(proxy *p, const char *upstream)
+{
+	char             host[128];
+	const char      *colon = strrchr(upstream, ':');
+	struct addrinfo  hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
+	if (colon == NULL || (size_t)(colon - upstream) >= sizeof host)
+		return false;
+	memcpy(host, upstream, (size_t)(colon - upstream));
+	host[colon - upstream] = '\0';
+	if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
+		return false;
+	memcpy(&p->upstream, found->ai_addr, found->ai_addrlen);
+	p->upstream_len = found->ai_addrlen;
+	freeaddrinfo(found);
+	return true;
+}
+
+proxy *proxy_start(const char *upstream)
+{
+	proxy *p = must(calloc(1, sizeof *p));
+	p->own = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	memset(p->fillers, -1, sizeof p->fillers);
+	pthread_condattr_t clock;
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_mutex_init(&p->mutex, NULL);
+	pthread_cond_init(&p->changed, &clock);
+	pthread_condattr_destroy(&clock);
+	p->wakeup = eventfd(0, EFD_CLOEXEC);
+	p->listener = listener_open(&p->own);
+	if (!resolve(p, upstream) || p->wakeup < 0 || p->listener < 0 || pthread_create(&p->thread, NULL, relay, p) != 0) {
+		fprintf(stderr, "no proxy for %s: %s\n", upstream, strerror(errno));
+		close(p->wakeup);
+		close(p->listener);
+		free(p);
+		return NULL;
+	}
+	snprintf(p->address, sizeof p->address, "127.0.0.1:%u", (unsigned)ntohs(p->own.sin_port));
+	return p;
+}
+
+void proxy_stop(proxy *p)
+{
+	if (p == NULL)
+		return;
+	pthread_mutex_lock(&p->mutex);
+	p->quit = true;
+	carry_out(p);
+	pthread_mutex_unlock(&p->mutex);
+	pthread_join(p->thread, NULL);
+	empty_backlog(p);
+	close(p->listener);
+	close(p->wakeup);
+	pthread_cond_destroy(&p->changed);
+	pthread_mutex_destroy(&p->mutex);
+	free(p->polls);
+	free(p);
+}
+
+const char *proxy_address(const proxy *p)
+{
+	return p->address;
+}
+
+void proxy_cut(proxy *p)
+{
+	pthread_mutex_lock(&p->mutex);
+	p->cut = true;
+	carry_out(p);
+	pthread_mutex_unlock(&p->mutex);
+}
+
+void proxy_set_door(proxy *p, proxy_door door)
+{
+	pthread_mutex_lock(&p->mutex);
+	p->door = door;
+	carry_out(p);
+	pthread_mutex_unlock(&p->mutex);
+}
+
+void proxy_hold(proxy *p, unsigned directions)
+{
+	pthread_mutex_lock(&p->mutex);
+	p->held = directions;
+	carry_out(p);
+	pthread_mutex_unlock(&p->mutex);
+}
+
+void proxy_arm(proxy *p, const proxy_rule *rule)
+{
+	pthread_mutex_lock(&p->mutex);
+	p->rule = rule != NULL ? *rule : (proxy_rule){0};
+	p->struck = false;
+	for (conn *c = p->conns; c != NULL; c = c->next)
+		for (size_t i = 0; i < c->due_len; i++)
+			c->due[i].marked = false;
+	pthread_mutex_unlock(&p->mutex);
+}
+
+int proxy_wait_struck(proxy *p, int64_t timeout_ms)
+{
+	struct timespec end;
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	end.tv_sec += timeout_ms / 1000 + end.tv_nsec / 1000000000;
+	end.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&p->mutex);
+	for (int rc = 0; !p->struck && rc == 0;)
+		rc = pthread_cond_timedwait(&p->changed, &p->mutex, &end);
+	bool struck = p->struck;
+	pthread_mutex_unlock(&p->mutex);
+	return struck;
+}
+
+int proxy_count(proxy *p, int op)
+{
+	int sum = 0;
+	pthread_mutex_lock(&p->mutex);
+	for (int i = 0; i < OPS; i++)
+		if (op == OP_ANY ? is_counted_as_any(i - OP_OFFSET) : i - OP_OFFSET == op)
+			sum += p->counts[i];
+	pthread_mutex_unlock(&p->mutex);
+	return sum;
+}
+
+void proxy_reset_counts(proxy *p)
+{
+	pthread_mutex_lock(&p->mutex);
+	memset(p->counts, 0, sizeof p->counts);
+	pthread_mutex_unlock(&p->mutex);
+}
+
+int64_t proxy_last_acked_ns(proxy *p, int op)
+{
+	pthread_mutex_lock(&p->mutex);
+	int64_t ns = p->acked_ns[op_slot(op)];
+	pthread_mutex_unlock(&p->mutex);
+	return ns;
+}
+
+int proxy_session(proxy *p, int64_t *id, char password[16])
+{
+	pthread_mutex_lock(&p->mutex);
+	*id = p->session_id;
+	memcpy(password, p->password, sizeof p->password);
+	pthread_mutex_unlock(&p->mutex);
+	return *id != 0;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_TEST_PROXY_H
+#define ZKLOCK_TEST_PROXY_H
+
+/* proxy.h: a bad network in front of one ZooKeeper server.
+ *
+ *     proxy_start -> proxy_address, handed to the client -> faults and counters -> proxy_stop
+ *
+ * It relays whole frames of ZooKeeper's protocol, so that a fault can be aimed ("lose the reply of the second create") and
+ * a test can say what was never sent. One thread per proxy; calls may come from any other and are in force when they
+ * return. Addresses are on 127.0.0.1, ports the kernel's choice. */
+
+#include <stdint.h>
+
+typedef struct proxy proxy;
+
+/* Request types of ZooKeeper's protocol (ZooDefs.OpCode). */
+enum {
+	OP_CREATE = 1,
+	OP_DELETE = 2,
+	OP_EXISTS = 3,
+	OP_GET_DATA = 4,
+	OP_SET_DATA = 5,
+	OP_GET_CHILDREN = 8,
+	OP_SYNC = 9,
+	OP_PING = 11,
+	OP_GET_CHILDREN2 = 12,
+	OP_MULTI = 14,
+	OP_CREATE2 = 15,
+	OP_AUTH = 100,
+	OP_SET_WATCHES = 101,
+	OP_CLOSE_SESSION = -11,
+	OP_ANY = -100 /* any request but connecting, pings and the end of the session */
+};
+
+/* How those who connect are met. */
+typedef enum proxy_door {
+	PROXY_OPEN,
+	PROXY_REFUSING,   /* ECONNREFUSED; the port stays ours */
+	PROXY_UNANSWERING /* no answer to a SYN */
+} proxy_door;
+
+/* Directions of proxy_hold(). */
+enum { PROXY_TO_SERVER = 1, PROXY_TO_CLIENT = 2, PROXY_BOTH = 3 };
+
+typedef enum proxy_act {
+	PROXY_CUT_BEFORE = 1,  /* reset the connection in place of forwarding the request */
+	PROXY_LOSE_REPLY,      /* forward the request, drop its reply, reset the connection */
+	PROXY_CUT_AFTER_REPLY, /* forward both, then end the connection: nothing behind the reply reaches the client */
+	PROXY_DELAY_REPLY,     /* the reply, and what is behind it, waits for delay_ms */
+	PROXY_HOLD_REQUEST,    /* as proxy_hold(PROXY_TO_SERVER), from this request on */
+	PROXY_HOLD_REPLY       /* as proxy_hold(PROXY_TO_CLIENT), from this request's reply on */
+} proxy_act;
+
+/* One fault, once: at the nth request (1: the next) of type op whose bytes contain `path` (NULL: any). `door` is how new
+ * connections are met from then on. */
+typedef struct proxy_rule {
+	int         op, nth;
+	const char *path; /* must outlive the rule */
+	proxy_act   act;
+	int64_t     delay_ms;
+	proxy_door  door;
+} proxy_rule;
+
+/* Relays to "host:port". NULL: no such host, or out of resources. */
+proxy      *proxy_start(const char *upstream);
+void        proxy_stop(proxy *p);
+const char *proxy_address(const proxy *p);
+
+/* Resets every connection. */
+void proxy_cut(proxy *p);
+void proxy_set_door(proxy *p, proxy_door door);
+/* Silence without a reset: bytes in these directions wait (connections too, where they are both); 0 lets all go on. */
+void proxy_hold(proxy *p, unsigned directions);
+
+/* Arms the rule in place of an earlier one; NULL disarms. */
+void proxy_arm(proxy *p, const proxy_rule *rule);
+/* 1: the armed rule has struck, or did so within timeout_ms; else 0. */
+int proxy_wait_struck(proxy *p, int64_t timeout_ms);
+
+/* Requests of a type that clients sent since the start or proxy_reset_counts(). OP_ANY: all that OP_ANY stands for. */
+int  proxy_count(proxy *p, int op);
+void proxy_reset_counts(proxy *p);
+/* When (CLOCK_BOOTTIME) the newest request of this type that got its reply had come from the client; 0: none. */
+int64_t proxy_last_acked_ns(proxy *p, int op);
+
+/* The session that was granted last through this proxy: 1 if there was one. */
+int proxy_session(proxy *p, int64_t *id, char password[16]);
+
+#endif

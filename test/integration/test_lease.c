@@ -1,0 +1,680 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lease: who loses touch with the servers says no in time, once, for good; who does not keeps its lock. */
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SESSION_MS (tick_ms() * 8)
+#define ENOUGH_MS  10000
+
+extern char **environ;
+
+static uint64_t heartbeats(zkl_session *s)
+{
+	zkl_stats stats = ZKL_STATS_INIT;
+	zkl_session_stats(s, &stats);
+	return stats.heartbeats;
+}
+
+/* Heartbeats have been flowing for long enough that the lease has its full length. */
+static void wait_for_full_lease(zkl_session *s)
+{
+	uint64_t now = heartbeats(s);
+	EVENTUALLY(heartbeats(s) >= now + 6, 3 * session_timeout_ms(s));
+}
+
+/* A session through proxies that holds one lock. */
+typedef struct holder {
+	lock_path    path;
+	net          n;
+	zkl_session *s;
+	recorder     events;
+	zkl_lock    *lock;
+	zkl_grant    grant;
+	prober       asking;
+} holder;
+
+static void holder_open(holder *h, size_t server_number, size_t count, int64_t timeout_ms)
+{
+	*h = (holder){.path = new_path(), .events = RECORDER("holder")};
+	net_open(&h->n, server_number, count);
+	h->s = session_open(h->n.servers, timeout_ms);
+	h->lock = lock_new(h->s, h->path.text, &h->events);
+	EXPECT_RC(zkl_lock_acquire(h->lock, 2 * ENOUGH_MS, &h->grant, NULL), ZKL_OK);
+	prober_start(&h->asking, h->lock, h->grant.token);
+}
+
+static void holder_close(holder *h)
+{
+	prober_stop(&h->asking);
+	EXPECT_INT(atomic_load(&h->asking.yes_after_no), 0);
+	zkl_lock_free(h->lock);
+	zkl_session_close(h->s, ENOUGH_MS);
+	net_close(&h->n);
+	recorder_free(&h->events);
+}
+
+/* It has said LOST once, and goes on to say no while proofs come again; what was lost is released with a word, and then the
+ * handle is as good as new (consul #4902). */
+static void expect_lost_once_and_for_good(holder *h)
+{
+	zkl_grant later = {0};
+	seen      lost = {0};
+	EXPECT_TRUE(recorder_wait(&h->events, ZKL_EV_LOST, 1, 2 * ENOUGH_MS, &lost));
+	EXPECT_RC(lost.code, ZKL_ELOST);
+	EXPECT_TRUE(lost.token == h->grant.token);
+	EXPECT_RC(zkl_lock_check(h->lock, h->grant.token), ZKL_ELOST);
+	THROUGHOUT(zkl_lock_check(h->lock, h->grant.token) == ZKL_ELOST, SESSION_MS / 2);
+	EXPECT_INT(recorder_count(&h->events, ZKL_EV_LOST), 1);
+	EXPECT_INT(recorder_count(&h->events, ZKL_EV_ENDED), 0);
+	EXPECT_RC(zkl_lock_start(h->lock, 0, NULL), ZKL_ESTATE);
+	EXPECT_RC(zkl_lock_release(h->lock, 0, NULL), ZKL_ENOTHELD);
+	EXPECT_TRUE(recorder_wait(&h->events, ZKL_EV_ENDED, 1, ENOUGH_MS, NULL));
+	EXPECT_RC(zkl_lock_acquire(h->lock, 2 * ENOUGH_MS, &later, NULL), ZKL_OK);
+	EXPECT_TRUE(later.token > h->grant.token);
+	EXPECT_RC(zkl_lock_check(h->lock, h->grant.token) > 0, 0);
+	EXPECT_INT(recorder_count(&h->events, ZKL_EV_LOST), 1);
+	EXPECT_RC(zkl_lock_release(h->lock, ENOUGH_MS, NULL), ZKL_OK);
+	EVENTUALLY(zkclient_count(observer(), h->path.text) == 0, ENOUGH_MS);
+}
+
+/* LOST before a session timeout has passed since the last proof, but not long before the lease must end. */
+static void expect_lost_in_time(holder *h)
+{
+	seen    lost = {0}, suspended = {0};
+	int64_t timeout_ns = session_timeout_ms(h->s) * 1000000;
+	EXPECT_TRUE(recorder_wait(&h->events, ZKL_EV_LOST, 1, 2 * SESSION_MS, &lost));
+	int64_t proof_ns = net_last_proof_ns(&h->n);
+	EXPECT_RANGE((lost.at_ns - proof_ns) / 1000000, timeout_ns / 2000000, timeout_ns / 1000000);
+	EXPECT_TRUE(atomic_load(&h->asking.last_yes_ns) <= lost.at_ns); /* check() runs ahead of the event */
+	EXPECT_TRUE(recorder_wait(&h->events, ZKL_EV_SUSPENDED, 1, 0, &suspended));
+	EXPECT_TRUE(suspended.at_ns <= lost.at_ns);
+}
+
+/* ---- outages that cost the lease ---- */
+
+static void silence_costs_the_lease_by_the_own_clock(void)
+{
+	static const unsigned directions[] = {PROXY_BOTH, PROXY_TO_SERVER, PROXY_TO_CLIENT};
+	for (size_t i = 0; i < 3; i++) {
+		holder h;
+		holder_open(&h, 1, server_count(), SESSION_MS);
+		wait_for_full_lease(h.s);
+		net_hold(&h.n, directions[i]);
+		expect_lost_in_time(&h);
+		net_hold(&h.n, 0); /* late proofs come now */
+		expect_lost_once_and_for_good(&h);
+		holder_close(&h);
+	}
+}
+
+static void refused_connections_cost_the_lease_by_the_own_clock(void)
+{
+	holder h;
+	holder_open(&h, 1, server_count(), SESSION_MS);
+	wait_for_full_lease(h.s);
+	net_set_door(&h.n, PROXY_REFUSING);
+	net_cut(&h.n);
+	expect_lost_in_time(&h);
+	net_set_door(&h.n, PROXY_OPEN);
+	expect_lost_once_and_for_good(&h);
+	holder_close(&h);
+}
+
+/* CURATOR-460: nothing of ours reaches the server, while watch events come and keep the client from noticing. */
+static void watch_events_prove_nothing(void)
+{
+	enum { WATCHES = 8 };
+	holder    h;
+	lock_path paths[WATCHES];
+	recorder  waiting[WATCHES];
+	zkl_lock *locks[WATCHES];
+	char      watched[WATCHES][300];
+	holder_open(&h, 1, 1, SESSION_MS);
+	for (int i = 0; i < WATCHES; i++) {
+		char prefix[300];
+		paths[i] = new_path();
+		waiting[i] = (recorder)RECORDER("waiter");
+		snprintf(prefix, sizeof prefix, "%s/_c_1c9f1f24-8a0a-4c7b-a1a1-7b0d5a5a5001-lock-", paths[i].text);
+		EXPECT_INT(zkclient_make_directory(observer(), paths[i].text), ZOK);
+		for (int k = 0; k < 2; k++) /* behind two: then the second one's data is watched */
+			EXPECT_INT(zkclient_create(observer(), prefix, "x", 1, ZOO_EPHEMERAL | ZOO_SEQUENCE, watched[i], sizeof watched[i]), ZOK);
+		locks[i] = lock_new(h.s, paths[i].text, &waiting[i]);
+		EXPECT_RC(zkl_lock_start(locks[i], ZKL_FOREVER, NULL), ZKL_OK);
+		EXPECT_TRUE(recorder_wait(&waiting[i], ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
+	}
+	wait_for_full_lease(h.s);
+	net_hold(&h.n, PROXY_TO_SERVER);
+	for (int i = 0; i < WATCHES; i++) { /* spread over T */
+		EXPECT_INT(zkclient_set(observer(), watched[i], "y", 1), ZOK);
+		int64_t next_ms = now_ms() + SESSION_MS / WATCHES;
+		EVENTUALLY(now_ms() >= next_ms, SESSION_MS);
+	}
+	expect_lost_in_time(&h);
+	for (int i = 0; i < WATCHES; i++)
+		EXPECT_INT(recorder_count(&waiting[i], ZKL_EV_GRANTED), 0);
+	net_hold(&h.n, 0);
+	expect_lost_once_and_for_good(&h);
+	for (int i = 0; i < WATCHES; i++)
+		zkl_lock_free(locks[i]);
+	holder_close(&h);
+	for (int i = 0; i < WATCHES; i++)
+		recorder_free(&waiting[i]);
+}
+
+static void stop_ms_is_told_that_much_earlier(void)
+{
+	holder      h;
+	lock_path   path = new_path();
+	recorder    events = RECORDER("stops early");
+	zkl_options options = ZKL_OPTIONS_INIT;
+	zkl_lock   *early = NULL;
+	zkl_grant   grant = {0};
+	seen        lost_early = {0}, lost = {0};
+	holder_open(&h, 1, server_count(), SESSION_MS);
+	options.on_event = recorder_event;
+	options.user = &events;
+	options.stop_ms = SESSION_MS / 4;
+	EXPECT_RC(zkl_lock_new(h.s, path.text, &options, &early, NULL), ZKL_OK);
+	EXPECT_RC(zkl_lock_acquire(early, ENOUGH_MS, &grant, NULL), ZKL_OK);
+	wait_for_full_lease(h.s);
+	net_hold(&h.n, PROXY_BOTH);
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_LOST, 1, 2 * SESSION_MS, &lost_early));
+	EXPECT_RC(zkl_lock_check(early, grant.token), ZKL_ELOST);
+	EXPECT_TRUE(zkl_lock_check(h.lock, h.grant.token) > 0);
+	EXPECT_TRUE(recorder_wait(&h.events, ZKL_EV_LOST, 1, 2 * SESSION_MS, &lost));
+	EXPECT_RANGE((lost.at_ns - lost_early.at_ns) / 1000000, options.stop_ms - 150, options.stop_ms + 150);
+	net_hold(&h.n, 0);
+	EXPECT_RC(zkl_lock_release(early, 0, NULL), ZKL_ENOTHELD);
+	zkl_lock_free(early);
+	expect_lost_once_and_for_good(&h);
+	holder_close(&h);
+	recorder_free(&events);
+}
+
+static void expired_session_costs_the_lock_once(void)
+{
+	holder h;
+	holder_open(&h, 1, server_count(), SESSION_MS);
+	wait_for_full_lease(h.s);
+	net_expire(&h.n);
+	expect_lost_once_and_for_good(&h);
+	zkl_stats stats = ZKL_STATS_INIT;
+	EXPECT_RC(zkl_session_stats(h.s, &stats), ZKL_OK);
+	EXPECT_INT((int64_t)stats.expiries, 1);
+	EXPECT_INT((int64_t)stats.lost, 1);
+	EXPECT_INT((int64_t)stats.granted, 2);
+	holder_close(&h);
+}
+
+static void block_while_flag_is_one(const zkl_event *ev, recorder *r)
+{
+	(void)ev;
+	while (atomic_load(&r->flag) == 1)
+		poll_pause();
+}
+
+/* CURATOR-54, etcd #9921: the lease is over before the callback could say that it has begun. */
+static void grant_that_is_over_before_its_event_is_never_told(void)
+{
+	lock_path    path = new_path(), blocked_path = new_path();
+	net          n;
+	zkl_stats    stats = ZKL_STATS_INIT;
+	seen         e = {0};
+	net_open(&n, 1, server_count());
+	zkl_session *s = session_open(n.servers, SESSION_MS);
+	recorder     blocking = RECORDER("blocks the callbacks"), events = RECORDER("granted meanwhile");
+	zkl_lock    *first = lock_new(s, blocked_path.text, &blocking), *lock = lock_new(s, path.text, &events);
+	blocking.then = block_while_flag_is_one;
+	atomic_store(&blocking.flag, 1);
+	EXPECT_RC(zkl_lock_start(first, ZKL_FOREVER, NULL), ZKL_OK);
+	EXPECT_TRUE(recorder_wait(&blocking, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
+	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
+	EVENTUALLY(zkclient_count(observer(), path.text) == 1, ENOUGH_MS);
+	net_hold(&n, PROXY_BOTH);
+	EVENTUALLY((zkl_session_stats(s, &stats), stats.lease_ms < 0), 2 * SESSION_MS);
+	atomic_store(&blocking.flag, 0);
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_ENDED, 1, ENOUGH_MS, &e));
+	EXPECT_RC(e.code, ZKL_ELOST);
+	EXPECT_INT((int64_t)events.count, 1);
+	EXPECT_TRUE(recorder_wait(&blocking, ZKL_EV_LOST, 1, ENOUGH_MS, NULL));
+	net_hold(&n, 0);
+	zkl_lock_free(first);
+	zkl_lock_free(lock);
+	EVENTUALLY(zkclient_count(observer(), path.text) == 0, ENOUGH_MS);
+	zkl_session_close(s, ENOUGH_MS);
+	net_close(&n);
+	recorder_free(&blocking);
+	recorder_free(&events);
+}
+
+/* ---- outages that cost nothing ---- */
+
+static void keep_for(int64_t ms)
+{
+	int64_t end_ms = now_ms() + ms;
+	EVENTUALLY(now_ms() >= end_ms, ms + 1000);
+}
+
+/* consul #5437, marathon #4266 */
+static void short_outages_cost_no_lock(void)
+{
+	holder  h;
+	int64_t timeout_ms = tick_ms() * 12;
+	holder_open(&h, 1, server_count(), timeout_ms);
+	wait_for_full_lease(h.s);
+	for (int i = 0; i < rounds(1, 10); i++) {
+		net_set_door(&h.n, PROXY_REFUSING); /* a broken connection for less than T/4 */
+		net_cut(&h.n);
+		keep_for(timeout_ms / 5);
+		net_set_door(&h.n, PROXY_OPEN);
+		wait_for_full_lease(h.s);
+		net_hold(&h.n, PROXY_BOTH); /* silence for less than T/8 */
+		keep_for(timeout_ms / 10);
+		net_hold(&h.n, 0);
+		wait_for_full_lease(h.s);
+		for (int k = 0; k < 5; k++) { /* two reconnects within a few milliseconds */
+			net_cut(&h.n);
+			keep_for(5 * k);
+		}
+		wait_for_full_lease(h.s);
+	}
+	EXPECT_INT(recorder_count(&h.events, ZKL_EV_LOST), 0);
+	EXPECT_INT(recorder_count(&h.events, ZKL_EV_SUSPENDED), recorder_count(&h.events, ZKL_EV_RESUMED));
+	EXPECT_INT(atomic_load(&h.asking.first_no_ns) != 0, 0);
+	EXPECT_INT(zkclient_count(observer(), h.path.text), 1);
+	EXPECT_INT(net_requests(&h.n, OP_CREATE2), 1 + 1); /* one found no directory */
+	EXPECT_RC(zkl_lock_release(h.lock, ENOUGH_MS, NULL), ZKL_OK);
+	prober_stop(&h.asking);
+	prober_start(&h.asking, h.lock, h.grant.token);
+	holder_close(&h);
+}
+
+/* dotnet-etcd #321: a lock that nobody touches is given up by its own keep-alive. */
+static void idle_holder_keeps_its_lock(void)
+{
+	holder h;
+	holder_open(&h, 1, server_count(), tick_ms() * 4);
+	THROUGHOUT(zkl_lock_check(h.lock, h.grant.token) > 0, 5 * tick_ms() * 4);
+	EXPECT_INT((int64_t)h.events.count, 1);
+	EXPECT_RC(zkl_lock_release(h.lock, ENOUGH_MS, NULL), ZKL_OK);
+	EXPECT_INT(recorder_count(&h.events, ZKL_EV_LOST), 0);
+	holder_close(&h);
+}
+
+static void heartbeats_flow_only_while_somebody_holds_or_is_next(void)
+{
+	lock_path    path = new_path(), other_path = new_path();
+	net          n;
+	zkl_grant    grant;
+	net_open(&n, 1, server_count());
+	zkl_session *s = session_open(n.servers, SESSION_MS), *other = session_open(all_servers(), SESSION_MS);
+	zkl_lock    *locks[10], *first = lock_new(other, other_path.text, NULL), *second = lock_new(other, other_path.text, NULL);
+	zkl_lock    *third = lock_new(s, other_path.text, NULL);
+	EVENTUALLY(session_timeout_ms(s) > 0, ENOUGH_MS);
+	EXPECT_RC(zkl_lock_acquire(first, ENOUGH_MS, &grant, NULL), ZKL_OK);
+	EXPECT_RC(zkl_lock_start(second, ZKL_FOREVER, NULL), ZKL_OK);
+	EVENTUALLY(zkclient_count(observer(), other_path.text) == 2, ENOUGH_MS);
+	EXPECT_RC(zkl_lock_start(third, ZKL_FOREVER, NULL), ZKL_OK); /* waits, but is not next */
+	EVENTUALLY(zkclient_count(observer(), other_path.text) == 3, ENOUGH_MS);
+	net_reset_counts(&n);
+	keep_for(SESSION_MS);
+	EXPECT_INT(net_requests(&n, OP_MULTI), 0);
+	for (int i = 0; i < 10; i++) { /* ten locks, one heartbeat */
+		char name[200];
+		snprintf(name, sizeof name, "%s/%d", path.text, i);
+		locks[i] = lock_new(s, name, NULL);
+		EXPECT_RC(zkl_lock_acquire(locks[i], ENOUGH_MS, &grant, NULL), ZKL_OK);
+	}
+	wait_for_full_lease(s);
+	net_reset_counts(&n);
+	keep_for(2 * SESSION_MS);
+	EXPECT_RANGE(net_requests(&n, OP_MULTI), 9, 16); /* each T/6 */
+	EXPECT_INT(net_requests(&n, OP_ANY) - net_requests(&n, OP_MULTI), 0);
+	for (int i = 0; i < 10; i++)
+		zkl_lock_free(locks[i]);
+	zkl_lock_free(first);
+	zkl_lock_free(second);
+	zkl_lock_free(third);
+	zkl_session_close(s, ENOUGH_MS);
+	zkl_session_close(other, ENOUGH_MS);
+	net_close(&n);
+}
+
+/* ---- expiry while waiting ---- */
+
+/* CURATOR-73, zk-ruby #91 */
+static void waiter_that_expires_queues_again(void)
+{
+	lock_path path = new_path();
+	net       n;
+	char      prefix[300], predecessor[300];
+	net_open(&n, 1, 1);
+	zkl_session *s = session_open(n.servers, SESSION_MS);
+	recorder     events = RECORDER("waiter");
+	zkl_lock    *lock = lock_new(s, path.text, &events);
+	seen         e = {0};
+	int          expiries = rounds(8, 50);
+	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
+	snprintf(prefix, sizeof prefix, "%s/_c_63b8a1a5-9a34-4b93-9f0c-6a1f04f5d001-lock-", path.text);
+	EXPECT_INT(zkclient_create(observer(), prefix, NULL, 0, ZOO_EPHEMERAL | ZOO_SEQUENCE, predecessor, sizeof predecessor), ZOK);
+	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
+	for (int i = 1; i <= expiries; i++) {
+		if (i == expiries) { /* a real one, by silence */
+			net_hold(&n, PROXY_BOTH);
+			EVENTUALLY(zkclient_count(observer(), path.text) == 1, SESSION_MS + 6 * tick_ms());
+			net_hold(&n, 0);
+		} else {
+			net_expire(&n);
+		}
+		EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, i + 1, 2 * ENOUGH_MS, &e));
+		EXPECT_INT(e.requeued, i);
+		EVENTUALLY(zkclient_count(observer(), path.text) == 2, ENOUGH_MS);
+		EXPECT_INT(recorder_count(&events, ZKL_EV_GRANTED), 0);
+	}
+	EXPECT_INT(zkclient_delete(observer(), predecessor), ZOK);
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
+	EXPECT_RC(zkl_lock_release(lock, ENOUGH_MS, NULL), ZKL_OK);
+	zkl_lock_free(lock);
+	zkl_session_close(s, ENOUGH_MS);
+	net_close(&n);
+	recorder_free(&events);
+}
+
+static void waiter_that_expires_ends_when_told_not_to_queue_again(void)
+{
+	lock_path   path = new_path();
+	net         n;
+	recorder    events = RECORDER("waiter");
+	zkl_options options = ZKL_OPTIONS_INIT;
+	zkl_lock   *lock = NULL;
+	seen        e = {0};
+	char        predecessor[300];
+	net_open(&n, 1, 1);
+	zkl_session *s = session_open(n.servers, SESSION_MS);
+	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
+	snprintf(predecessor, sizeof predecessor, "%s/_c_63b8a1a5-9a34-4b93-9f0c-6a1f04f5d002-lock-", path.text);
+	EXPECT_INT(zkclient_create(observer(), predecessor, NULL, 0, ZOO_EPHEMERAL | ZOO_SEQUENCE, NULL, 0), ZOK);
+	options.flags = ZKL_NO_REQUEUE;
+	options.on_event = recorder_event;
+	options.user = &events;
+	EXPECT_RC(zkl_lock_new(s, path.text, &options, &lock, NULL), ZKL_OK);
+	for (int i = 1; i <= 3; i++) {
+		EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
+		EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, i, ENOUGH_MS, NULL));
+		net_expire(&n);
+		EXPECT_TRUE(recorder_wait(&events, ZKL_EV_ENDED, i, ENOUGH_MS, &e));
+		EXPECT_RC(e.code, ZKL_ELOST);
+		EXPECT_INT(zkclient_count(observer(), path.text), 1);
+	}
+	zkl_lock_free(lock);
+	zkl_session_close(s, ENOUGH_MS);
+	net_close(&n);
+	recorder_free(&events);
+}
+
+/* ---- processes that are stopped ---- */
+
+/* This program again, as a process of its own that can be stopped. It says on standard output what happens to it. */
+typedef struct child {
+	pid_t pid;
+	int   from, to; /* its standard output, its standard input */
+	char  line[2000], unread[2000];
+} child;
+
+static void child_start(child *c, const char *role, const char *path, int64_t timeout_ms)
+{
+	int        out[2], in[2];
+	char       timeout[24];
+	const char *argv[] = {"/proc/self/exe", "role", role, path, timeout, NULL};
+	*c = (child){.pid = -1};
+	snprintf(timeout, sizeof timeout, "%lld", (long long)timeout_ms);
+	CU_ASSERT_FATAL(pipe2(out, O_CLOEXEC) == 0 && pipe2(in, O_CLOEXEC) == 0);
+	posix_spawn_file_actions_t files;
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_adddup2(&files, in[0], STDIN_FILENO);
+	posix_spawn_file_actions_adddup2(&files, out[1], STDOUT_FILENO);
+	EXPECT_INT(posix_spawn(&c->pid, argv[0], &files, NULL, (char *const *)(uintptr_t)argv, environ), 0);
+	posix_spawn_file_actions_destroy(&files);
+	close(out[1]);
+	close(in[0]);
+	c->from = out[0];
+	c->to = in[1];
+}
+
+/* Reads its lines until one begins so, which is then in c->line. */
+static bool child_says(child *c, const char *beginning, int64_t timeout_ms)
+{
+	for (int64_t end_ms = now_ms() + timeout_ms;;) {
+		char *newline = strchr(c->unread, '\n');
+		if (newline != NULL) {
+			*newline = '\0';
+			snprintf(c->line, sizeof c->line, "%s", c->unread);
+			memmove(c->unread, newline + 1, strlen(newline + 1) + 1);
+			if (strncmp(c->line, beginning, strlen(beginning)) == 0)
+				return true;
+			continue;
+		}
+		struct pollfd ready = {c->from, POLLIN, 0};
+		size_t        len = strlen(c->unread);
+		int64_t       left_ms = end_ms - now_ms();
+		if (left_ms <= 0 || poll(&ready, 1, (int)left_ms) != 1)
+			return false;
+		ssize_t n = read(c->from, c->unread + len, sizeof c->unread - 1 - len);
+		if (n <= 0)
+			return false;
+		c->unread[len + (size_t)n] = '\0';
+	}
+}
+
+static void child_ask(child *c, const char *line)
+{
+	EXPECT_TRUE(write(c->to, line, strlen(line)) == (ssize_t)strlen(line));
+}
+
+static void child_end(child *c)
+{
+	int status = 0;
+	close(c->to); /* a role ends with its standard input */
+	if (c->pid > 0) {
+		kill(c->pid, SIGCONT);
+		waitpid(c->pid, &status, 0);
+		EXPECT_INT(status, 0);
+	}
+	close(c->from);
+}
+
+static void stop_for(child *c, int64_t ms)
+{
+	kill(c->pid, SIGSTOP);
+	keep_for(ms);
+	kill(c->pid, SIGCONT);
+}
+
+static const char *const event_words[] = {"", "waiting", "granted", "suspended", "resumed", "lost", "ended"};
+
+static void say_event(const zkl_event *ev, void *user)
+{
+	char line[400];
+	(void)user;
+	snprintf(line, sizeof line, "%s %d token %llu node %s\n", event_words[ev->type], ev->code,
+	         ev->grant != NULL ? (unsigned long long)ev->grant->token : 0, ev->grant != NULL ? ev->grant->node : "-");
+	if (write(STDOUT_FILENO, line, strlen(line)) < 0)
+		_exit(EXIT_FAILURE);
+}
+
+/* role stopped PATH T: holds in a session that delivers nothing unasked, asks check() all the time, and says what the first
+ * answer was after a pause: no event can have been delivered before it. */
+static int role_stopped(const char *path, int64_t timeout_ms)
+{
+	zkl_session_options options = session_options(getenv("ZKLOCK_TEST_SERVERS"), timeout_ms);
+	zkl_options         lock_options = ZKL_OPTIONS_INIT;
+	zkl_session        *s = NULL;
+	zkl_lock           *lock = NULL;
+	zkl_grant           grant = {0};
+	options.flags = ZKL_MANUAL;
+	lock_options.on_event = say_event;
+	if (zkl_session_open(&options, &s, NULL) != ZKL_OK || zkl_lock_new(s, path, &lock_options, &lock, NULL) != ZKL_OK ||
+	    zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL) != ZKL_OK)
+		return EXIT_FAILURE;
+	printf("held %llu\n", (unsigned long long)grant.token);
+	for (int64_t last_ms = now_ms(), now; (now = now_ms()) - last_ms < timeout_ms; last_ms = now)
+		if (zkl_lock_check(lock, grant.token) <= 0)
+			printf("no before any pause\n");
+	int64_t first = zkl_lock_check(lock, grant.token);
+	printf("first check %lld\n", (long long)first);
+	for (char c; read(STDIN_FILENO, &c, 1) > 0;)
+		continue;
+	zkl_lock_free(lock);
+	zkl_session_close(s, ENOUGH_MS);
+	return EXIT_SUCCESS;
+}
+
+/* role events PATH T: queues, and says each event; "c" asks check(), "r" releases. */
+static int role_events(const char *path, int64_t timeout_ms)
+{
+	zkl_session_options options = session_options(getenv("ZKLOCK_TEST_SERVERS"), timeout_ms);
+	zkl_options         lock_options = ZKL_OPTIONS_INIT;
+	zkl_session        *s = NULL;
+	zkl_lock           *lock = NULL;
+	lock_options.on_event = say_event;
+	if (zkl_session_open(&options, &s, NULL) != ZKL_OK || zkl_lock_new(s, path, &lock_options, &lock, NULL) != ZKL_OK ||
+	    zkl_lock_start(lock, ZKL_FOREVER, NULL) != ZKL_OK)
+		return EXIT_FAILURE;
+	char          line[64];
+	unsigned long long token = 0;
+	while (fgets(line, sizeof line, stdin) != NULL) {
+		if (sscanf(line, "c %llu", &token) == 1)
+			printf("check %lld\n", (long long)zkl_lock_check(lock, token));
+		if (line[0] == 'r')
+			printf("release %d\n", zkl_lock_release(lock, ENOUGH_MS, NULL));
+	}
+	zkl_lock_free(lock);
+	zkl_session_close(s, ENOUGH_MS);
+	return EXIT_SUCCESS;
+}
+
+static uint64_t token_in(const char *line)
+{
+	const char *at = strpbrk(line, "0123456789");
+	const char *token = strstr(line, "token ");
+	return strtoull(token != NULL ? token + 6 : at != NULL ? at : "0", NULL, 10);
+}
+
+static void first_check_of_a_stopped_holder_says_no(void)
+{
+	for (int i = 0; i < rounds(2, 20); i++) {
+		lock_path path = new_path();
+		child     c;
+		child_start(&c, "stopped", path.text, SESSION_MS);
+		EXPECT_TRUE(child_says(&c, "held", 2 * ENOUGH_MS));
+		uint64_t     token = token_in(c.line);
+		zkl_session *s = session_open(all_servers(), SESSION_MS);
+		zkl_lock    *next = lock_new(s, path.text, NULL);
+		acquirer     a;
+		acquirer_start(&a, next, ZKL_FOREVER);
+		EVENTUALLY(zkclient_count(observer(), path.text) == 2, ENOUGH_MS);
+		stop_for(&c, 2 * SESSION_MS);
+		EXPECT_TRUE(child_says(&c, "first check", ENOUGH_MS));
+		EXPECT_RC(strtoll(c.line + strlen("first check "), NULL, 10), ZKL_ELOST);
+		EXPECT_RC(acquirer_join(&a), ZKL_OK); /* somebody else holds, with a token that refuses the old one */
+		EXPECT_TRUE(a.grant.token > token);
+		child_end(&c);
+		EXPECT_TRUE(zkl_lock_check(next, a.grant.token) > 0);
+		zkl_lock_free(next);
+		zkl_session_close(s, ENOUGH_MS);
+	}
+}
+
+static void stopped_waiter_keeps_its_place(void)
+{
+	lock_path    path = new_path();
+	zkl_session *s = session_open(all_servers(), SESSION_MS);
+	recorder     events = RECORDER("behind the stopped one");
+	zkl_lock    *first = lock_new(s, path.text, NULL), *third = lock_new(s, path.text, &events);
+	zkl_grant    grant;
+	child        c;
+	EXPECT_RC(zkl_lock_acquire(first, ENOUGH_MS, &grant, NULL), ZKL_OK);
+	child_start(&c, "events", path.text, SESSION_MS);
+	EXPECT_TRUE(child_says(&c, "waiting", 2 * ENOUGH_MS));
+	EXPECT_RC(zkl_lock_start(third, ZKL_FOREVER, NULL), ZKL_OK);
+	EVENTUALLY(zkclient_count(observer(), path.text) == 3, ENOUGH_MS);
+	stop_for(&c, SESSION_MS * 3 / 4);
+	keep_for(SESSION_MS / 4);
+	EXPECT_INT(zkclient_count(observer(), path.text), 3);
+	EXPECT_RC(zkl_lock_release(first, ENOUGH_MS, NULL), ZKL_OK);
+	EXPECT_TRUE(child_says(&c, "granted", ENOUGH_MS));
+	EXPECT_INT(zkclient_count(observer(), path.text), 2);
+	EXPECT_INT(recorder_count(&events, ZKL_EV_GRANTED), 0);
+	child_ask(&c, "r\n");
+	EXPECT_TRUE(child_says(&c, "release 0", ENOUGH_MS));
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
+	child_end(&c);
+	zkl_lock_free(first);
+	zkl_lock_free(third);
+	zkl_session_close(s, ENOUGH_MS);
+	recorder_free(&events);
+}
+
+/* Its operations end without a result and its session lives: what it held is lost all the same, and proofs come too late. */
+static void holder_stopped_beyond_its_lease_is_told_lost_once(void)
+{
+	lock_path path = new_path();
+	child     c;
+	char      ask[64];
+	child_start(&c, "events", path.text, SESSION_MS);
+	EXPECT_TRUE(child_says(&c, "granted", 2 * ENOUGH_MS));
+	uint64_t token = token_in(c.line);
+	keep_for(SESSION_MS);
+	stop_for(&c, SESSION_MS * 3 / 4);
+	EXPECT_TRUE(child_says(&c, "lost", ENOUGH_MS));
+	keep_for(SESSION_MS / 2);
+	snprintf(ask, sizeof ask, "c %llu\n", (unsigned long long)token);
+	child_ask(&c, ask);
+	EXPECT_TRUE(child_says(&c, "check", ENOUGH_MS));
+	EXPECT_RC(strtoll(c.line + strlen("check "), NULL, 10), ZKL_ELOST);
+	EXPECT_INT(zkclient_count(observer(), path.text), 1); /* it keeps others out until it says that it is through */
+	child_ask(&c, "r\n");
+	EXPECT_TRUE(child_says(&c, "release", ENOUGH_MS));
+	EXPECT_RC(strtoll(c.line + strlen("release "), NULL, 10), ZKL_ENOTHELD);
+	EVENTUALLY(zkclient_count(observer(), path.text) == 0, ENOUGH_MS);
+	close(c.to);
+	c.to = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	EXPECT_TRUE(!child_says(&c, "lost", 2000)); /* to its end */
+	child_end(&c);
+}
+
+int main(int argc, char **argv)
+{
+	static const test tests[] = {
+		TEST(silence_costs_the_lease_by_the_own_clock, 180),
+		TEST(refused_connections_cost_the_lease_by_the_own_clock, 60),
+		TEST(watch_events_prove_nothing, 60),
+		TEST(stop_ms_is_told_that_much_earlier, 60),
+		TEST(expired_session_costs_the_lock_once, 60),
+		TEST(grant_that_is_over_before_its_event_is_never_told, 60),
+		TEST(short_outages_cost_no_lock, 600),
+		TEST(idle_holder_keeps_its_lock, 60),
+		TEST(heartbeats_flow_only_while_somebody_holds_or_is_next, 60),
+		TEST(waiter_that_expires_queues_again, 300),
+		TEST(waiter_that_expires_ends_when_told_not_to_queue_again, 60),
+		TEST(first_check_of_a_stopped_holder_says_no, 600),
+		TEST(stopped_waiter_keeps_its_place, 60),
+		TEST(holder_stopped_beyond_its_lease_is_told_lost_once, 60),
+		{0},
+	};
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc == 5 && strcmp(argv[1], "role") == 0)
+		return strcmp(argv[2], "stopped") == 0 ? role_stopped(argv[3], atoll(argv[4])) : role_events(argv[3], atoll(argv[4]));
+	return harness_main(argc, argv, "lease", tests);
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Servers that are killed, stopped and restarted. These tests have the ensemble to themselves. */
+#include "harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SESSION_MS (tick_ms() * 20)
+#define ENOUGH_MS  10000
+#define RESTART_MS 60000 /* for servers to come up, on a busy machine */
+
+static void all(const char *verb)
+{
+	for (size_t i = 1; i <= server_count(); i++)
+		EXPECT_INT(ensemble(verb, (int)i), 0);
+}
+
+/* As `all`, but side by side where one server cannot serve before the others are there. */
+static void start_all(void)
+{
+	for (size_t i = 1; i <= server_count(); i++)
+		ensemble("start", (int)i);
+	EXPECT_INT(ensemble("wait", 0), 0);
+}
+
+static void pass(int64_t ms)
+{
+	int64_t end_ms = now_ms() + ms;
+	EVENTUALLY(now_ms() >= end_ms, ms + 1000);
+}
+
+static uint64_t heartbeats(zkl_session *s)
+{
+	zkl_stats stats = ZKL_STATS_INIT;
+	zkl_session_stats(s, &stats);
+	return stats.heartbeats;
+}
+
+static void holder_of_a_dead_ensemble_is_lost_by_its_own_clock(void)
+{
+	lock_path path = new_path();
+	net       n;
+	int64_t   timeout_ms = tick_ms() * 8;
+	net_open(&n, 1, server_count());
+	zkl_session *s = session_open(n.servers, timeout_ms);
+	recorder     events = RECORDER("holder");
+	zkl_lock    *lock = lock_new(s, path.text, &events);
+	zkl_grant    grant = {0}, later = {0};
+	prober       asking;
+	seen         lost = {0};
+	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
+	prober_start(&asking, lock, grant.token);
+	uint64_t beats = heartbeats(s);
+	EVENTUALLY(heartbeats(s) >= beats + 6, 3 * timeout_ms);
+	all("kill");
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_LOST, 1, 2 * timeout_ms, &lost));
+	EXPECT_RANGE((lost.at_ns - net_last_proof_ns(&n)) / 1000000, timeout_ms / 2, timeout_ms);
+	EXPECT_TRUE(atomic_load(&asking.last_yes_ns) <= lost.at_ns);
+	int64_t start_ms = now_ms();
+	zkl_lock *other = lock_new(s, path.text, NULL);
+	EXPECT_RC(zkl_lock_acquire(other, 2000, &later, NULL), ZKL_ENOTCONN); /* CURATOR-559 */
+	EXPECT_RANGE(now_ms() - start_ms, 1999, 2500);
+	start_all();
+	EXPECT_RC(zkl_lock_check(lock, grant.token), ZKL_ELOST);
+	EXPECT_RC(zkl_lock_release(lock, 0, NULL), ZKL_ENOTHELD);
+	EXPECT_RC(zkl_lock_acquire(lock, RESTART_MS, &later, NULL), ZKL_OK);
+	EXPECT_TRUE(later.token > grant.token);
+	EVENTUALLY(zkclient_count(observer(), path.text) == 1, 2 * timeout_ms);
+	prober_stop(&asking);
+	EXPECT_INT(atomic_load(&asking.yes_after_no), 0);
+	EXPECT_INT(recorder_count(&events, ZKL_EV_LOST), 1);
+	zkl_lock_free(lock);
+	zkl_lock_free(other);
+	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
+	net_close(&n);
+	recorder_free(&events);
+}
+
+static void calls_keep_their_timeouts_while_all_servers_are_stopped(void)
+{
+	lock_path    path = new_path();
+	zkl_session *s = session_open(all_servers(), SESSION_MS), *fresh;
+	zkl_lock    *lock = lock_new(s, path.text, NULL), *free_lock = lock_new(s, path.text, NULL);
+	zkl_grant    grant;
+	zkl_peer     peer;
+	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
+	all("pause");
+	fresh = session_open(all_servers(), SESSION_MS);
+	zkl_lock *fresh_lock = lock_new(fresh, path.text, NULL);
+	int64_t   start_ms = now_ms();
+	EXPECT_TRUE(zkl_lock_acquire(free_lock, 2000, &grant, NULL) < 0);
+	EXPECT_RANGE(now_ms() - start_ms, 1999, 2500);
+	start_ms = now_ms();
+	EXPECT_RC(zkl_lock_acquire(fresh_lock, 2000, &grant, NULL), ZKL_ENOTCONN);
+	EXPECT_RANGE(now_ms() - start_ms, 1999, 2500);
+	start_ms = now_ms();
+	EXPECT_TRUE(zkl_lock_holder(s, path.text, &peer, NULL) < 0);
+	EXPECT_RANGE(now_ms() - start_ms, 0, SESSION_MS / 2 + 500);
+	start_ms = now_ms();
+	EXPECT_RC(zkl_lock_release(lock, 1000, NULL), ZKL_ETIMEDOUT);
+	EXPECT_RANGE(now_ms() - start_ms, 999, 1500);
+	start_ms = now_ms();
+	zkl_session_close(fresh, 1000);
+	EXPECT_RANGE(now_ms() - start_ms, 0, 1500);
+	start_ms = now_ms();
+	EXPECT_RC(zkl_session_close(s, 1000), ZKL_ETIMEDOUT);
+	EXPECT_RANGE(now_ms() - start_ms, 999, 1500);
+	zkl_lock_free(lock);
+	zkl_lock_free(free_lock);
+	zkl_lock_free(fresh_lock);
+	all("resume");
+	EXPECT_INT(ensemble("wait", 0), 0);
+	EVENTUALLY(zkclient_count(observer(), path.text) == 0, 2 * SESSION_MS);
+}
+
+/* A queue of two that hand the lock to and fro, and one lock that is held throughout. */
+typedef struct pair {
+	pthread_t    thread;
+	zkl_lock    *lock;
+	atomic_bool *stop;
+	atomic_int  *inside, *overlaps, *grants;
+	int          failure;
+} pair;
+
+static void *hand_to_and_fro(void *arg)
+{
+	pair *p = arg;
+	while (!atomic_load(p->stop)) {
+		zkl_grant grant;
+		int       rc = zkl_lock_acquire(p->lock, RESTART_MS, &grant, NULL);
+		if (rc == ZKL_ELOST)
+			continue;
+		if (rc != ZKL_OK) {
+			p->failure = rc;
+			break;
+		}
+		if (atomic_fetch_add(p->inside, 1) != 0)
+			atomic_fetch_add(p->overlaps, 1);
+		atomic_fetch_add(p->grants, 1);
+		poll_pause();
+		atomic_fetch_sub(p->inside, 1);
+		rc = zkl_lock_release(p->lock, 0, NULL);
+		if (rc != ZKL_OK && rc != ZKL_ENOTHELD)
+			p->failure = rc;
+	}
+	return NULL;
+}
+
+/* Does `disturb` to the servers, while one lock is held and another one goes to and fro: neither notices much. */
+static void nothing_is_lost_while(void (*disturb)(void))
+{
+	lock_path    path = new_path(), held_path = new_path();
+	zkl_session *s[2] = {session_open(all_servers(), SESSION_MS), session_open(all_servers(), SESSION_MS)};
+	recorder     events = RECORDER("held throughout"), waiting_events = RECORDER("waits throughout");
+	zkl_lock    *held = lock_new(s[0], held_path.text, &events), *waiting = lock_new(s[1], held_path.text, &waiting_events);
+	zkl_grant    grant = {0};
+	atomic_bool  stop = false;
+	atomic_int   inside = 0, overlaps = 0, grants = 0;
+	pair         pairs[2];
+	EXPECT_RC(zkl_lock_acquire(held, ENOUGH_MS, &grant, NULL), ZKL_OK);
+	EXPECT_RC(zkl_lock_start(waiting, ZKL_FOREVER, NULL), ZKL_OK);
+	EXPECT_TRUE(recorder_wait(&waiting_events, ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
+	uint64_t beats = heartbeats(s[0]);
+	EVENTUALLY(heartbeats(s[0]) >= beats + 6, 3 * SESSION_MS);
+	for (int i = 0; i < 2; i++) {
+		pairs[i] = (pair){.lock = lock_new(s[i], path.text, NULL), .stop = &stop, .inside = &inside, .overlaps = &overlaps, .grants = &grants};
+		EXPECT_INT(pthread_create(&pairs[i].thread, NULL, hand_to_and_fro, &pairs[i]), 0);
+	}
+	EVENTUALLY(atomic_load(&grants) > 20, ENOUGH_MS);
+	disturb();
+	int before = atomic_load(&grants);
+	EVENTUALLY(atomic_load(&grants) > before + 20, ENOUGH_MS);
+	EXPECT_TRUE(zkl_lock_check(held, grant.token) > 0);
+	EXPECT_INT(recorder_count(&events, ZKL_EV_LOST), 0);
+	EXPECT_INT(recorder_count(&waiting_events, ZKL_EV_GRANTED), 0);
+	EXPECT_INT(zkclient_count(observer(), held_path.text), 2);
+	atomic_store(&stop, true);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(pairs[i].thread, NULL);
+		EXPECT_RC(pairs[i].failure, ZKL_OK);
+		zkl_lock_free(pairs[i].lock);
+	}
+	EXPECT_INT(atomic_load(&overlaps), 0);
+	EXPECT_RC(zkl_lock_release(held, ENOUGH_MS, NULL), ZKL_OK);
+	EXPECT_TRUE(recorder_wait(&waiting_events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
+	zkl_lock_free(held);
+	zkl_lock_free(waiting);
+	for (int i = 0; i < 2; i++)
+		EXPECT_RC(zkl_session_close(s[i], ENOUGH_MS), ZKL_OK);
+	EXPECT_INT(zkclient_count(observer(), path.text) + zkclient_count(observer(), held_path.text), 0);
+	recorder_free(&events);
+	recorder_free(&waiting_events);
+}
+
+static void kill_the_leader(void)
+{
+	int leader = ensemble_leader();
+	EXPECT_TRUE(leader > 0);
+	EXPECT_INT(ensemble("kill", leader), 0);
+	EVENTUALLY(ensemble_leader() > 0, RESTART_MS);
+	pass(SESSION_MS); /* long enough for a lease to run out that was not renewed */
+	EXPECT_INT(ensemble("start", leader), 0);
+	EXPECT_INT(ensemble("wait", 0), 0);
+}
+
+static void killed_leader_costs_no_lock(void)
+{
+	nothing_is_lost_while(kill_the_leader);
+}
+
+static void restart_one_after_the_other(void)
+{
+	for (int i = 1; i <= (int)server_count(); i++) {
+		EXPECT_INT(ensemble("kill", i), 0);
+		EXPECT_INT(ensemble("start", i), 0);
+		EXPECT_INT(ensemble("wait", 0), 0);
+		pass(SESSION_MS / 2); /* as a rolling restart should */
+	}
+}
+
+static void rolling_restart_costs_no_lock(void)
+{
+	nothing_is_lost_while(restart_one_after_the_other);
+}
+
+int main(int argc, char **argv)
+{
+	static const test tests[] = {
+		TEST(calls_keep_their_timeouts_while_all_servers_are_stopped, 180),
+		TEST(killed_leader_costs_no_lock, 180),
+		TEST(rolling_restart_costs_no_lock, 300),
+		TEST(holder_of_a_dead_ensemble_is_lost_by_its_own_clock, 180),
+		{0},
+	};
+	return harness_main(argc, argv, "servers", tests);
+}

@@ -1,0 +1,654 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lease in numbers. T is 24 s, so that the margins are whole seconds: T/24 = 1, T/12 = 2, T/6 = 4, T/4 = 6, T/3 = 8,
+ * 3T/8 = 9, 5T/8 = 15. Where the tick is unknown, a pair is 7 s apart: tick/2 + T/24. */
+#include "check.h"
+
+#include "lease.h"
+
+#define NS  INT64_C(1000000000)
+#define DAY 86400
+
+static struct zkl__lease lease;
+/* The clock does not begin at 0, which stands for "none". */
+static const double epoch = 1000;
+
+static int64_t ns(double seconds)
+{
+	return (int64_t)(seconds * 1e6 + 0.5) * 1000;
+}
+
+static void begin_with(double margin, double heartbeat, double tick)
+{
+	struct zkl__lease_options options = {ns(margin), ns(heartbeat), ns(tick)};
+
+	zkl__lease_begin(&lease, &options);
+	zkl__lease_set_timeout(&lease, ns(24));
+}
+
+static void begin(void)
+{
+	begin_with(0, 0, 0);
+}
+
+/* Sent and answered at these times. */
+static void proof(double sent, double replied)
+{
+	zkl__lease_add_proof(&lease, ns(epoch + sent), ns(epoch + replied));
+}
+
+static void beats(double from, double to, double each)
+{
+	for (double at = from; at <= to; at += each)
+		proof(at, at + 0.01);
+}
+
+static double deadline(void)
+{
+	int64_t at = zkl__lease_deadline(&lease);
+
+	return at ? (double)(at - ns(epoch)) / 1e9 : -1;
+}
+
+static bool check_seconds(double actual, double expected, const char *what, int line)
+{
+	char text[160];
+
+	snprintf(text, sizeof text, "%s is %.6f, not %.6f", what, actual, expected);
+	return check_that(actual > expected - 1e-6 && actual < expected + 1e-6, text, __FILE__, line);
+}
+
+#define CHECK_SECONDS(actual, expected) check_seconds(actual, expected, #actual, __LINE__)
+
+/* ---- one proof ------------------------------------------------------------------------------------------------------------ */
+
+static void no_proof_is_no_lease(void)
+{
+	begin();
+	CHECK_INT(zkl__lease_deadline(&lease), 0);
+}
+
+static void first_proof_of_an_idle_session_is_worth_three_eighths(void)
+{
+	begin();
+	proof(0, 0.01);
+	CHECK_SECONDS(deadline(), 9);
+}
+
+static void time_runs_from_the_send_and_not_from_the_reply(void)
+{
+	begin();
+	proof(0, 8.5);
+	CHECK_SECONDS(deadline(), 9);
+}
+
+static void flow_without_gaps_moves_the_deadline_on_before_the_first_pair(void)
+{
+	begin();
+	proof(0, 0.01);
+	proof(2, 2.01);
+	CHECK_SECONDS(deadline(), 11);
+	proof(6.9, 6.91);
+	CHECK_SECONDS(deadline(), 15.9);
+}
+
+/* ---- pairs ------------------------------------------------------------------------------------------------------------------ */
+
+static void pair_is_worth_twenty_three_twenty_fourths_of_its_first(void)
+{
+	begin();
+	proof(0, 0.5);
+	proof(7.5, 7.6);
+	/* from the pair 0 + 23, from the newest alone 7.5 + 9, and never more than 7.5 + 15 */
+	CHECK_SECONDS(deadline(), 22.5);
+	begin();
+	proof(0, 0.5);
+	proof(8.5, 8.6); /* a gap of more than T/3 */
+	CHECK_SECONDS(deadline(), 23);
+}
+
+static void pair_needs_its_first_answered_seven_seconds_before_the_second_is_sent(void)
+{
+	begin();
+	proof(0, 1.001);
+	proof(8.001, 8.002);
+	CHECK_SECONDS(deadline(), 23);
+	begin();
+	proof(0, 1.002);
+	proof(8.001, 8.002);
+	CHECK_SECONDS(deadline(), 9);
+}
+
+static void tick_that_is_known_makes_pairs_of_nearer_proofs(void)
+{
+	begin_with(0, 0, 2); /* tick/2 + T/24 = 2 s */
+	proof(0, 0.1);
+	zkl__lease_add_proof(&lease, ns(epoch + 2.1), ns(epoch + 2.2));
+	CHECK_SECONDS(deadline(), 17.1); /* the cap: 2.1 + 15 */
+	begin_with(0, 0, 2);
+	proof(0, 0.1);
+	proof(2.0, 2.1);
+	CHECK_SECONDS(deadline(), 11);
+}
+
+static void tick_larger_than_the_session_can_have_is_taken_as_half_the_timeout(void)
+{
+	begin_with(0, 0, 20);
+	proof(0, 0.5);
+	proof(7.5, 7.6);
+	CHECK_SECONDS(deadline(), 22.5);
+}
+
+static void steady_state_is_five_eighths_after_the_newest_proof(void)
+{
+	begin();
+	beats(0, 40, 4);
+	CHECK_SECONDS(deadline(), 40 + 15);
+	begin_with(0, 8, 0); /* T/3: the same lease */
+	beats(0, 40, 8);
+	CHECK_SECONDS(deadline(), 40 + 15);
+	begin_with(0, 2, 0); /* T/12 gains nothing */
+	beats(0, 40, 2);
+	CHECK_SECONDS(deadline(), 40 + 15);
+	begin_with(6, 2, 2); /* but with a smaller margin and a known tick */
+	beats(0, 40, 2);
+	CHECK_SECONDS(deadline(), 40 + 18);
+}
+
+static void margin_that_is_asked_for_shortens_the_lease(void)
+{
+	begin_with(12, 0, 0);
+	beats(0, 40, 4);
+	CHECK_SECONDS(deadline(), 40 + 12);
+	begin_with(15, 0, 0);
+	proof(0, 0.01);
+	CHECK_SECONDS(deadline(), 9);
+}
+
+static void margin_never_becomes_smaller_than_the_least_when_the_servers_shorten_the_timeout(void)
+{
+	begin_with(9, 4, 0);
+	beats(0, 40, 4);
+	zkl__lease_set_timeout(&lease, ns(12));
+	/* 4 s of heartbeat at T = 12: one beat for the 3.5 s of report, and T/24 = 0.5. The margin asked for is more. */
+	CHECK(deadline() <= 40 + 12 - 9);
+	begin_with(9, 4, 0);
+	zkl__lease_set_timeout(&lease, ns(14));
+	beats(0, 40, 4);
+	/* 14/4 + 14/24 = 4.08 s are two beats: 8 + 14/24 */
+	CHECK(deadline() <= 40 + 14 - 9);
+}
+
+/* ---- stalls ------------------------------------------------------------------------------------------------------------------- */
+
+static void after_a_stall_only_pairs_count(void)
+{
+	begin();
+	beats(0, 20, 4);
+	CHECK_SECONDS(deadline(), 35);
+	proof(34, 34.01); /* 14 s after the last one: what the leader knows may be older than that */
+	CHECK_SECONDS(deadline(), 20 + 23);
+	proof(36, 36.01);
+	proof(38, 38.01);
+	proof(40, 40.01);
+	CHECK_SECONDS(deadline(), 20 + 23);
+	proof(42, 42.01);
+	CHECK_SECONDS(deadline(), 42 + 15); /* 34 and 42 are a pair: 34 + 23 */
+}
+
+static void gap_of_a_third_is_no_stall_and_more_is(void)
+{
+	begin();
+	proof(0, 2); /* answered so late that no pair comes of it */
+	proof(8, 8.01);
+	CHECK_SECONDS(deadline(), 17);
+	begin();
+	proof(0, 2);
+	proof(8.001, 8.01);
+	CHECK_SECONDS(deadline(), 9);
+}
+
+static void stall_is_remembered_until_a_rest(void)
+{
+	begin();
+	proof(0, 9);
+	proof(9, 17); /* 9 s later; and replies so late that no pairs come of them */
+	proof(13, 17);
+	CHECK_SECONDS(deadline(), 9);
+	proof(15.9, 17);
+	CHECK_SECONDS(deadline(), 9); /* still the first one */
+	proof(23, 23.01);
+	CHECK_SECONDS(deadline(), 23);
+	proof(24, 24.01);
+	CHECK_SECONDS(deadline(), 9 + 23);
+}
+
+/* ---- rest ---------------------------------------------------------------------------------------------------------------------- */
+
+static void after_a_rest_one_proof_counts_again(void)
+{
+	begin();
+	beats(0, 20, 4);
+	zkl__lease_rest(&lease);
+	proof(200, 200.01);
+	CHECK_SECONDS(deadline(), 209);
+}
+
+/* ---- T --------------------------------------------------------------------------------------------------------------------------- */
+
+static void shorter_timeout_applies_to_old_proofs(void)
+{
+	begin();
+	beats(0, 40, 4);
+	zkl__lease_set_timeout(&lease, ns(12));
+	/* from the pair 32 + 11.5, from the newest alone 40 + 4.5 */
+	CHECK_SECONDS(deadline(), 44.5);
+	zkl__lease_set_timeout(&lease, ns(24)); /* the least of the session's life stays */
+	CHECK_SECONDS(deadline(), 44.5);
+}
+
+static void new_session_has_neither_lease_nor_timeout(void)
+{
+	struct zkl__lease_options options = {0};
+
+	begin();
+	beats(0, 40, 4);
+	zkl__lease_begin(&lease, &options);
+	CHECK_INT(zkl__lease_deadline(&lease), 0);
+	zkl__lease_set_timeout(&lease, ns(48));
+	proof(0, 0.01);
+	CHECK_SECONDS(deadline(), 18);
+}
+
+static void begin_may_take_the_options_that_the_lease_has(void)
+{
+	begin_with(12, 4, 2);
+	zkl__lease_begin(&lease, &lease.options);
+	zkl__lease_set_timeout(&lease, ns(24));
+	CHECK_INT(lease.options.margin_ns, ns(12));
+	beats(0, 40, 4);
+	CHECK_SECONDS(deadline(), 40 + 12);
+}
+
+/* ---- replies in any order, bursts -------------------------------------------------------------------------------------------------- */
+
+static void older_proof_that_is_answered_later_takes_nothing_away(void)
+{
+	begin();
+	proof(0, 0.01);
+	proof(4, 4.01);
+	proof(2, 4.5);
+	CHECK_SECONDS(deadline(), 13);
+	proof(8, 8.01);
+	CHECK_SECONDS(deadline(), 23);
+}
+
+/* Creates of many locks at once must not push the first proof of a pair out of the ring. */
+static void burst_of_proofs_keeps_the_older_ones(void)
+{
+	begin();
+	proof(0, 0.01);
+	for (int i = 0; i < 1000; i++)
+		proof(4 + i * 0.0005, 4.01 + i * 0.0005);
+	proof(7.5, 7.51);
+	CHECK_SECONDS(deadline(), 7.5 + 15); /* (0, 7.5) is a pair: 23, but for the cap */
+	begin();
+	for (int i = 0; i < 4000; i++) /* 20 s of a proof each 5 ms */
+		proof(i * 0.005, i * 0.005 + 0.002);
+	CHECK(deadline() > 20 + 15 - 1.1 && deadline() <= 20 + 15);
+}
+
+static void two_proofs_sent_at_once_count_as_one(void)
+{
+	begin();
+	proof(0, 0.01);
+	proof(0, 0.02);
+	CHECK_SECONDS(deadline(), 9);
+	proof(8, 8.01);
+	proof(8, 8.01);
+	CHECK_SECONDS(deadline(), 23);
+}
+
+/* ---- heartbeat ---------------------------------------------------------------------------------------------------------------------- */
+
+static void heartbeat_is_quick_until_the_first_pair(void)
+{
+	begin();
+	proof(0, 0.01);
+	CHECK_INT(zkl__lease_beat_interval(&lease), ns(2));
+	proof(2, 2.01);
+	proof(4, 4.01);
+	proof(6, 6.01);
+	CHECK_INT(zkl__lease_beat_interval(&lease), ns(2));
+	proof(8, 8.01);
+	CHECK_INT(zkl__lease_beat_interval(&lease), ns(4));
+	proof(12, 12.01);
+	CHECK_INT(zkl__lease_beat_interval(&lease), ns(4));
+	proof(30, 30.01); /* after a stall the newest pair is too old */
+	CHECK_INT(zkl__lease_beat_interval(&lease), ns(2));
+	proof(38, 38.01);
+	CHECK_INT(zkl__lease_beat_interval(&lease), ns(4));
+}
+
+static void heartbeat_that_is_asked_for_is_kept(void)
+{
+	begin_with(0, 1, 0);
+	proof(0, 0.01);
+	CHECK_INT(zkl__lease_beat_interval(&lease), ns(1));
+	beats(1, 20, 1);
+	CHECK_INT(zkl__lease_beat_interval(&lease), ns(1));
+	begin_with(0, 8, 0);
+	proof(0, 0.01);
+	CHECK_INT(zkl__lease_beat_interval(&lease), ns(2));
+	proof(8, 8.01);
+	CHECK_INT(zkl__lease_beat_interval(&lease), ns(8));
+}
+
+static void proofs_are_overdue_a_sixth_after_the_heartbeat_was_due(void)
+{
+	begin();
+	proof(0, 0.01);
+	CHECK_INT(zkl__lease_suspect(&lease), ns(epoch + 8));
+	begin_with(0, 8, 0);
+	proof(0, 0.01);
+	CHECK_INT(zkl__lease_suspect(&lease), ns(epoch + 12));
+}
+
+/* ---- options ---------------------------------------------------------------------------------------------------------------------- */
+
+static int64_t refusal(double margin, double heartbeat, double tick, double timeout)
+{
+	struct zkl__lease_options options = {ns(margin), ns(heartbeat), ns(tick)};
+
+	return zkl__lease_check_options(&options, ns(timeout));
+}
+
+static void defaults_fit_every_timeout(void)
+{
+	uint64_t seed = 7;
+
+	for (int64_t t = 100; t <= 20000; t++)
+		if (!CHECK_INT(refusal(0, 0, 0, (double)t / 1000), 0))
+			return;
+	for (int i = 0; i < 20000; i++) {
+		struct zkl__lease_options defaults = {0};
+		int64_t                   t = NS / 10 + check_below(&seed, DAY * NS);
+
+		if (zkl__lease_check_options(&defaults, t) != 0) {
+			FAIL("the defaults do not fit T = %" PRId64 " ns", t);
+			return;
+		}
+	}
+}
+
+static void margin_too_small_is_refused_with_the_least_one(void)
+{
+	CHECK_INT(refusal(8, 0, 0, 24), ns(9));
+	CHECK_INT(refusal(8.999, 0, 0, 24), ns(9));
+	CHECK_INT(refusal(9, 0, 0, 24), 0);
+	CHECK_INT(refusal(15, 0, 0, 24), 0);
+	CHECK_INT(refusal(1, 2, 0, 24), ns(9)); /* four beats of 2 s cover 7 s */
+	CHECK_INT(refusal(1, 2, 2, 24), ns(3)); /* the report is 2 s late at most: one beat */
+	CHECK_INT(refusal(3, 2, 2, 24), 0);
+	CHECK_INT(refusal(0, 5, 0, 24), ns(11)); /* two beats of 5 s: the default of 9 s is too small */
+	CHECK_INT(refusal(0, 8, 0, 24), 0);
+	CHECK_INT(refusal(0, 12, 0, 24), ns(13));
+	CHECK_INT(refusal(13, 12, 0, 24), 0);
+}
+
+static void heartbeat_and_margin_out_of_range_are_refused(void)
+{
+	CHECK_INT(refusal(0, 0.999, 0, 24), -1);
+	CHECK_INT(refusal(9, 1, 0, 24), 0);
+	CHECK_INT(refusal(0, 12.001, 0, 24), -1);
+	CHECK_INT(refusal(15.001, 0, 0, 24), -1);
+	CHECK_INT(refusal(-1, 0, 0, 24), -1);
+	CHECK_INT(refusal(0, -1, 0, 24), -1);
+	CHECK_INT(refusal(0, 0, -1, 24), -1);
+}
+
+/* What is accepted must also be had: with steady beats the lease ends exactly `margin` early, or T/24 later beat by beat. */
+static void options_that_are_accepted_give_the_lease_they_promise(void)
+{
+	uint64_t seed = 11;
+	int      tried = 0;
+
+	for (int i = 0; i < 20000; i++) {
+		struct zkl__lease_options o = {check_below(&seed, 15 * NS), 1 * NS + check_below(&seed, 11 * NS),
+		                               check_below(&seed, 3) ? 0 : check_below(&seed, 12 * NS)};
+		int64_t                   at = ns(epoch);
+
+		if (zkl__lease_check_options(&o, ns(24)) != 0)
+			continue;
+		tried++;
+		zkl__lease_begin(&lease, &o);
+		zkl__lease_set_timeout(&lease, ns(24));
+		for (int beat = 0; beat < 40; beat++, at += o.heartbeat_ns)
+			zkl__lease_add_proof(&lease, at, at); /* answered at once */
+		at -= o.heartbeat_ns;
+		/* The ring keeps one proof in T/24. */
+		if (zkl__lease_deadline(&lease) < at + ns(24) - (o.margin_ns ? o.margin_ns : ns(9)) - NS) {
+			FAIL("margin %" PRId64 " heartbeat %" PRId64 " tick %" PRId64 ": lease of %" PRId64, o.margin_ns,
+			     o.heartbeat_ns, o.tick_ns, zkl__lease_deadline(&lease) - at);
+			return;
+		}
+	}
+	CHECK(tried > 1000);
+}
+
+/* ---- the deadline never falls ------------------------------------------------------------------------------------------------------ */
+
+static void deadline_falls_only_with_the_timeout(void)
+{
+	uint64_t seed = 3;
+
+	for (int round = 0; round < 3000; round++) {
+		int64_t now = ns(epoch), before = 0;
+
+		begin_with(0, 0, check_below(&seed, 2) ? 0 : 2);
+		for (int i = 0; i < 60; i++) {
+			int64_t sent;
+
+			now += check_below(&seed, 10) ? check_below(&seed, 5 * NS) : check_below(&seed, 20 * NS);
+			sent = now - check_below(&seed, 4 * NS);
+			if (check_below(&seed, 20) == 0)
+				zkl__lease_rest(&lease);
+			if (check_below(&seed, 50) == 0) {
+				zkl__lease_set_timeout(&lease, ns(12) + check_below(&seed, 20 * NS));
+				before = 0;
+			}
+			zkl__lease_add_proof(&lease, sent, now);
+			if (zkl__lease_deadline(&lease) < before) {
+				FAIL("round %d: the deadline fell by %" PRId64 " ns", round,
+				     before - zkl__lease_deadline(&lease));
+				return;
+			}
+			before = zkl__lease_deadline(&lease);
+		}
+	}
+}
+
+/* ---- against a leader ---------------------------------------------------------------------------------------------------------------- */
+
+/* A client behind a follower, and what its leader knows of it. The follower reports whom it has heard when the leader asks,
+ * each tick/2 and up to T/24 late; with the report the session's time begins anew. A proof passes the leader at once and is
+ * no report. The client sends heartbeats as the lease wants them, now and then another proof or a read, and it stalls. While
+ * it is idle it pings each T/3. Whenever a proof is answered the follower could have been cut off right behind it: then the
+ * last report before it is all that the leader ever hears. */
+struct model {
+	uint64_t seed;
+	int64_t  tick, phase;      /* of the reports */
+	int64_t  late[400];        /* how late the leader asks for each */
+	int64_t  packets[400];     /* when the follower heard the client */
+	unsigned packet_count;
+	int64_t  now, stall_begin, stall_end;
+	int64_t  least_slack;
+};
+
+enum { ROUNDS = 100000 };
+
+static int64_t report(const struct model *m, int64_t j)
+{
+	int64_t at = m->phase + j * (m->tick / 2) + m->late[j % 400];
+	int64_t before = j ? m->phase + (j - 1) * (m->tick / 2) + m->late[(j - 1) % 400] : 0;
+
+	return at > before ? at : before;
+}
+
+/* When the leader last heard of the client, at the time `at`. */
+static int64_t touched(const struct model *m, int64_t at)
+{
+	int64_t j = (at - m->phase) / (m->tick / 2) + 1;
+
+	for (; j > 0; j--) {
+		int64_t upto = report(m, j), from = report(m, j - 1);
+
+		if (upto > at)
+			continue;
+		for (unsigned i = m->packet_count; i-- > 0;)
+			if (m->packets[i] <= upto && m->packets[i] > from)
+				return upto;
+	}
+	return m->packets[0];
+}
+
+/* Often one of the ends, else between. */
+static int64_t between(uint64_t *seed, int64_t from, int64_t to)
+{
+	int64_t kind = check_below(seed, 4);
+
+	return kind == 0 ? from : kind == 1 ? to : from + check_below(seed, to - from + 1);
+}
+
+static void begin_model(struct model *m, uint64_t seed)
+{
+	int64_t t = ns(24);
+
+	*m = (struct model){.seed = seed, .least_slack = INT64_MAX};
+	m->tick = between(&m->seed, t / 12, t / 2);
+	m->phase = ns(epoch) - 20 * t - check_below(&m->seed, m->tick);
+	for (int i = 0; i < 400; i++)
+		m->late[i] = between(&m->seed, 0, t / 24);
+	/* Idle until now; the last ping was up to T/3 ago. */
+	m->now = ns(epoch);
+	for (int64_t at = m->now - between(&m->seed, 0, t / 3) - 4 * (t / 3), i = 0; i < 5; i++, at += t / 3)
+		m->packets[m->packet_count++] = at;
+}
+
+/* The client runs on until `at`, unless a stall comes in between. Returns when it really does what it had planned for then. */
+static int64_t run_until(struct model *m, int64_t at, bool may_stall)
+{
+	int64_t t = ns(24);
+
+	m->stall_begin = m->stall_end = 0;
+	if (may_stall && check_below(&m->seed, 5) == 0) {
+		m->stall_begin = m->now + check_below(&m->seed, at - m->now + 1);
+		m->stall_end = m->stall_begin + between(&m->seed, 0, 2 * t / 3);
+		at = at > m->stall_end ? at : m->stall_end;
+	}
+	m->now = at;
+	return at;
+}
+
+/* Returns the deadline's slack: how much earlier it is than the leader may give the session up. */
+static int64_t prove(struct model *m, bool may_stall)
+{
+	int64_t t = ns(24), sent = m->now, trip = between(&m->seed, 0, check_below(&m->seed, 10) ? t / 100 : t / 3);
+	int64_t committed = sent + between(&m->seed, 0, trip), replied, slack;
+
+	m->packets[m->packet_count++] = sent;
+	replied = run_until(m, sent + trip, may_stall);
+	zkl__lease_add_proof(&lease, sent, replied);
+	slack = touched(m, committed) + t - zkl__lease_deadline(&lease);
+	if (slack < m->least_slack)
+		m->least_slack = slack;
+	return slack;
+}
+
+static void begin_model_lease(struct model *m)
+{
+	struct zkl__lease_options o;
+
+	do {
+		o = (struct zkl__lease_options){0};
+		if (check_below(&m->seed, 2))
+			o.heartbeat_ns = between(&m->seed, ns(1), ns(12));
+		if (check_below(&m->seed, 2))
+			o.margin_ns = between(&m->seed, ns(1), ns(15));
+		if (check_below(&m->seed, 2))
+			o.tick_ns = m->tick;
+	} while (zkl__lease_check_options(&o, ns(24)) != 0);
+	zkl__lease_begin(&lease, &o);
+	zkl__lease_set_timeout(&lease, ns(24));
+}
+
+static void lease_ends_before_any_leader_can_give_the_session_up(void)
+{
+	int64_t least = INT64_MAX;
+
+	for (uint64_t round = 0; round < ROUNDS; round++) {
+		struct model m;
+		int          steps = 2 + (int)(round % 12);
+
+		begin_model(&m, round);
+		begin_model_lease(&m);
+		for (int i = 0; i < steps; i++) {
+			int64_t slack = prove(&m, true);
+
+			if (slack < 0) {
+				FAIL("seed %" PRIu64 ", proof %d: the lease ends %" PRId64 " ms too late", round, i,
+				     -slack / 1000000);
+				return;
+			}
+			if (check_below(&m.seed, 8) == 0) { /* something that proves nothing, but is heard */
+				run_until(&m, m.now + check_below(&m.seed, ns(1)), true);
+				m.packets[m.packet_count++] = m.now;
+			}
+			/* The next heartbeat, or a proof of another lock before it. */
+			run_until(&m,
+			          check_below(&m.seed, 6) ? m.now + zkl__lease_beat_interval(&lease)
+			                                  : m.now + check_below(&m.seed, ns(4)),
+			          true);
+		}
+		least = m.least_slack < least ? m.least_slack : least;
+	}
+	/* The model comes near the worst case, else it would show nothing. */
+	CHECK(least < ns(1.1));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct check_test tests[] = {
+	        TEST(no_proof_is_no_lease),
+	        TEST(first_proof_of_an_idle_session_is_worth_three_eighths),
+	        TEST(time_runs_from_the_send_and_not_from_the_reply),
+	        TEST(flow_without_gaps_moves_the_deadline_on_before_the_first_pair),
+	        TEST(pair_is_worth_twenty_three_twenty_fourths_of_its_first),
+	        TEST(pair_needs_its_first_answered_seven_seconds_before_the_second_is_sent),
+	        TEST(tick_that_is_known_makes_pairs_of_nearer_proofs),
+	        TEST(tick_larger_than_the_session_can_have_is_taken_as_half_the_timeout),
+	        TEST(steady_state_is_five_eighths_after_the_newest_proof),
+	        TEST(margin_that_is_asked_for_shortens_the_lease),
+	        TEST(margin_never_becomes_smaller_than_the_least_when_the_servers_shorten_the_timeout),
+	        TEST(after_a_stall_only_pairs_count),
+	        TEST(gap_of_a_third_is_no_stall_and_more_is),
+	        TEST(stall_is_remembered_until_a_rest),
+	        TEST(after_a_rest_one_proof_counts_again),
+	        TEST(shorter_timeout_applies_to_old_proofs),
+	        TEST(new_session_has_neither_lease_nor_timeout),
+	        TEST(begin_may_take_the_options_that_the_lease_has),
+	        TEST(older_proof_that_is_answered_later_takes_nothing_away),
+	        TEST(burst_of_proofs_keeps_the_older_ones),
+	        TEST(two_proofs_sent_at_once_count_as_one),
+	        TEST(heartbeat_is_quick_until_the_first_pair),
+	        TEST(heartbeat_that_is_asked_for_is_kept),
+	        TEST(proofs_are_overdue_a_sixth_after_the_heartbeat_was_due),
+	        TEST(defaults_fit_every_timeout),
+	        TEST(margin_too_small_is_refused_with_the_least_one),
+	        TEST(heartbeat_and_margin_out_of_range_are_refused),
+	        TEST(options_that_are_accepted_give_the_lease_they_promise),
+	        TEST(deadline_falls_only_with_the_timeout),
+	        TEST(lease_ends_before_any_leader_can_give_the_session_up),
+	        {0}};
+
+	return check_main("lease", tests, argc, argv);
+}

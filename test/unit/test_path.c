@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "check.h"
+
+#include "path.h"
+
+static zkl_error error;
+
+/* "" where the path is good, else the message, which must be one line with the right code. */
+static const char *verdict(const char *path, size_t chroot_len)
+{
+	int r;
+
+	memset(&error, 0, sizeof error);
+	r = zkl__lock_path_check(path, chroot_len, &error);
+	CHECK_INT(r, r == 0 ? 0 : ZKL_EPATH);
+	CHECK_INT(error.code, r);
+	CHECK(!strchr(error.message, '\n') && strlen(error.message) < sizeof error.message - 1);
+	return error.message;
+}
+
+static void good_paths_pass(void)
+{
+	static const char *const good[] = {
+	        "/a", "/locks/job", "/a/b/c/d/e/f", "/a.b", "/...", "/.a", "/a..", "/ a b", "/a:b,c;d=e", "/zookeeper2",
+	        "/a/zookeeper", "/zookeepe", "/\xc3\xa4\xc3\xb6", "/\xe2\x82\xac", "/\xf0\x9f\x98\x80", "/~",
+	        "/\xc2\xa0" /* U+00A0 */, "/\xed\x9f\xbf" /* U+D7FF */, "/\xef\xa4\x80" /* U+F900 */,
+	        "/\xef\xbf\xaf" /* U+FFEF */, "/\xf4\x8f\xbf\xbf" /* U+10FFFF */};
+
+	for (size_t i = 0; i < COUNT(good); i++)
+		CHECK_STR(verdict(good[i], 0), "");
+}
+
+static void bad_path_is_refused_with_the_rule_that_it_breaks(void)
+{
+	static const struct {
+		const char *path, *rule;
+	} bad[] = {
+	        {NULL, "is empty"},
+	        {"", "is empty"},
+	        {"/", "is the root"},
+	        {"locks/a", "must begin with a slash"},
+	        {" /a", "must begin with a slash"},
+	        {"/a/", "must not end with a slash"},
+	        {"/a//b", "has an empty part (//)"},
+	        {"//a", "has an empty part (//)"},
+	        {"//", "has an empty part (//)"},
+	        {"/a/./b", "must not have a part . or .."},
+	        {"/a/../b", "must not have a part . or .."},
+	        {"/.", "must not have a part . or .."},
+	        {"/..", "must not have a part . or .."},
+	        {"/a/..", "must not have a part . or .."},
+	        {"/a\nb", "has a byte that is not printable UTF-8"},
+	        {"/a\tb", "has a byte that is not printable UTF-8"},
+	        {"/a\x7f", "has a byte that is not printable UTF-8"},
+	        {"/\x80", "has a byte that is not printable UTF-8"},
+	        {"/\xff", "has a byte that is not printable UTF-8"},
+	        {"/\xc3", "has a byte that is not printable UTF-8"},         /* cut */
+	        {"/\xc3/b", "has a byte that is not printable UTF-8"},
+	        {"/\xe2\x82", "has a byte that is not printable UTF-8"},
+	        {"/\xc0\xaf", "has a byte that is not printable UTF-8"},     /* a slash, overlong */
+	        {"/\xe0\x80\xaf", "has a byte that is not printable UTF-8"},
+	        {"/\xf0\x80\x80\xaf", "has a byte that is not printable UTF-8"},
+	        {"/\xc2\x85", "has a byte that is not printable UTF-8"},     /* U+0085, a control character */
+	        {"/\xed\xa0\x80", "has a byte that is not printable UTF-8"}, /* U+D800, a surrogate */
+	        {"/\xee\x80\x80", "has a byte that is not printable UTF-8"}, /* U+E000, private use */
+	        {"/\xef\xa3\xbf", "has a byte that is not printable UTF-8"}, /* U+F8FF */
+	        {"/\xef\xbf\xb0", "has a byte that is not printable UTF-8"}, /* U+FFF0 */
+	        {"/\xef\xbf\xbf", "has a byte that is not printable UTF-8"},
+	        {"/\xf4\x90\x80\x80", "has a byte that is not printable UTF-8"}, /* beyond U+10FFFF */
+	        {"/\xf8\x88\x80\x80\x80", "has a byte that is not printable UTF-8"},
+	        {"/zookeeper", "lies in /zookeeper, which is ZooKeeper's own"},
+	        {"/zookeeper/quota", "lies in /zookeeper, which is ZooKeeper's own"},
+	};
+
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		const char *message = verdict(bad[i].path, 0);
+
+		if (!CHECK(strncmp(message, "lock path", 9) == 0 && strstr(message, bad[i].rule)))
+			printf("    %s: \"%s\"\n", bad[i].path, message);
+	}
+}
+
+static void message_shows_the_path_in_one_line_of_ascii(void)
+{
+	CHECK_STR(verdict("/a\nb", 0), "lock path \"/a\\x0ab\" has a byte that is not printable UTF-8");
+	CHECK_STR(verdict("locks/a", 0), "lock path \"locks/a\" must begin with a slash");
+}
+
+static void length_is_limited_with_the_chroot_included(void)
+{
+	char path[10001];
+
+	memset(path, 'x', sizeof path - 1);
+	path[0] = '/';
+	path[sizeof path - 1] = 0;
+	CHECK_STR(verdict(path, 0), "lock path is 10000 bytes long, at most 190 are possible here");
+	path[190] = 0;
+	CHECK_STR(verdict(path, 0), "");
+	CHECK_STR(verdict(path, 5), "lock path is 190 bytes long, at most 185 are possible here");
+	path[185] = 0;
+	CHECK_STR(verdict(path, 5), "");
+	path[190] = 'x';
+	path[185] = 'x';
+	path[191] = 0;
+	CHECK_STR(verdict(path, 0), "lock path is 191 bytes long, at most 190 are possible here");
+}
+
+static void names_of_zookeeper_are_free_below_a_chroot(void)
+{
+	CHECK_STR(verdict("/zookeeper/quota", 4), "");
+}
+
+static void error_may_be_not_wanted(void)
+{
+	CHECK_INT(zkl__lock_path_check("", 0, NULL), ZKL_EPATH);
+	CHECK_INT(zkl__lock_path_check("/a", 0, NULL), 0);
+}
+
+static void message_names_what_was_wrong(void)
+{
+	CHECK_INT(zkl__path_check("chroot", "/a/", 100, &error), ZKL_EPATH);
+	CHECK_STR(error.message, "chroot \"/a/\" must not end with a slash");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct check_test tests[] = {
+	        TEST(good_paths_pass),
+	        TEST(bad_path_is_refused_with_the_rule_that_it_breaks),
+	        TEST(message_shows_the_path_in_one_line_of_ascii),
+	        TEST(length_is_limited_with_the_chroot_included),
+	        TEST(names_of_zookeeper_are_free_below_a_chroot),
+	        TEST(error_may_be_not_wanted),
+	        TEST(message_names_what_was_wrong),
+	        {0}};
+
+	return check_main("path", tests, argc, argv);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session_options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "lease.h"
+
+#define MS              INT64_C(1000000)
+#define MOST_TIMEOUT_MS INT64_C(86400000)
+
+static int check_times(const zkl_session_options *o, zkl_error *reterr)
+{
+	int64_t                   timeout = o->timeout_ms ? o->timeout_ms : ZKL__DEFAULT_TIMEOUT_MS, least;
+	struct zkl__lease_options lease = {o->margin_ms * MS, o->heartbeat_ms * MS, o->tick_ms * MS};
+
+	if (timeout < 100 || timeout > MOST_TIMEOUT_MS)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "timeout_ms is %" PRId64 ", possible are 100 to %" PRId64,
+		                  o->timeout_ms, MOST_TIMEOUT_MS);
+	if (o->op_ms < 0 || o->margin_ms < 0 || o->heartbeat_ms < 0 || o->tick_ms < 0 || o->op_ms > MOST_TIMEOUT_MS ||
+	    o->margin_ms > timeout || o->heartbeat_ms > timeout || o->tick_ms > MOST_TIMEOUT_MS)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "op_ms, margin_ms, heartbeat_ms and tick_ms must be 0 (the default) or positive, and "
+		                  "margin and heartbeat below timeout_ms");
+	least = zkl__lease_check_options(&lease, timeout * MS);
+	if (least < 0)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "heartbeat_ms must be from T/24 to T/2 and margin_ms at most 5T/8 with T = %" PRId64
+		                  " ms",
+		                  timeout);
+	if (least > 0)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "margin_ms is too small for this heartbeat and tick: it must be at least %" PRId64,
+		                  (least + MS - 1) / MS);
+	return 0;
+}
+
+int zkl__session_options_check(const zkl_session_options *o, struct zkl__servers *ret, zkl_error *reterr)
+{
+	const char *colon;
+	int         r;
+
+	if (!o)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "the options are NULL; servers must be named");
+	if (o->size < sizeof *o)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "zkl_session_options.size is %zu, not %zu: use ZKL_SESSION_OPTIONS_INIT", o->size,
+		                  sizeof *o);
+	if (o->flags & ~ZKL_MANUAL)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_session_options.flags has unknown bits: %#x",
+		                  o->flags);
+	colon = o->auth ? strchr(o->auth, ':') : NULL;
+	if (o->auth && (!colon || strncmp(o->auth, "digest:", 7) != 0 || !strchr(colon + 1, ':')))
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "auth must have the form digest:user:password");
+	r = check_times(o, reterr);
+	return r < 0 ? r : zkl__servers_parse(ret, o->servers, reterr);
+}
+
+void zkl__session_identify(struct zkl__identity *who, const char *name)
+{
+	char host[sizeof who->host] = "?";
+
+	if (gethostname(host, sizeof host - 1) < 0)
+		snprintf(host, sizeof host, "?");
+	if (!name || !*name)
+		name = program_invocation_short_name;
+	zkl__printable(who->host, sizeof who->host, host, strlen(host));
+	zkl__printable(who->program, sizeof who->program, name, strlen(name));
+	who->pid = getpid();
+}
