@@ -100,12 +100,12 @@ struct zkl__contender {
 	bool     create_unknown; /* a create was lost and not looked for yet */
 };
 
-void zkl__contender_init(struct zkl__contender *contender, unsigned flags);
-void zkl__contender_step(struct zkl__contender *contender, const struct zkl__input *input, struct zkl__actions *ret);
+void zkl__contender_init(struct zkl__contender *c, unsigned flags);
+void zkl__contender_step(struct zkl__contender *c, const struct zkl__input *in, struct zkl__actions *out);
 /* Must the session be proven for it? It holds, or is next in line. */
-bool zkl__contender_wants_lease(const struct zkl__contender *contender);
+bool zkl__contender_wants_lease(const struct zkl__contender *c);
 /* The fencing token; 0: none. */
-uint64_t    zkl__contender_token(const struct zkl__contender *contender);
+uint64_t    zkl__contender_token(const struct zkl__contender *c);
 const char *zkl__state_name(enum zkl__state state);
 const char *zkl__op_name(enum zkl__op op);
 

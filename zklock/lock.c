@@ -24,7 +24,7 @@ int zkl_lock_new(zkl_session *session, const char *path, const zkl_options *opti
 		return r;
 	if (!ret)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "ret is NULL");
-	r = zkl__lock_path_check(path, zkl__session_chroot_length(session), reterr);
+	r = zkl__lock_path_check(path, zkl__session_chroot(session), reterr);
 	if (r < 0)
 		return r;
 	lock = calloc(1, sizeof *lock);
@@ -290,12 +290,12 @@ static int run_query(struct query *q, zkl_error *reterr)
 
 int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_error *reterr)
 {
-	zkl_peer     peer;
+	zkl_peer     peer = {0};
 	struct query q = {.party = {.type = &query_type}, .session = session, .path = path, .peer = &peer};
 	int          r = zkl__session_usable(session, reterr);
 
 	if (r == 0)
-		r = zkl__lock_path_check(path, zkl__session_chroot_length(session), reterr);
+		r = zkl__lock_path_check(path, zkl__session_chroot(session), reterr);
 	if (r == 0)
 		r = zkl__session_may_block(session, reterr);
 	if (r < 0)

@@ -43,6 +43,6 @@ void zkl__uuid_text(struct zkl__uuid uuid, char text[ZKL__UUID_MAX]);
 void zkl__queue_prefix(struct zkl__uuid uuid, char name[ZKL__NAME_MAX]);
 /* The sequence number in a name; -1: it has none; -2: it is negative, the sequence has run over. */
 int64_t zkl__queue_sequence(const char *name);
-void    zkl__queue_look(struct zkl__queue *ret, const char *const *names, size_t count, struct zkl__uuid uuid);
+void    zkl__queue_look(struct zkl__queue *q, const char *const *names, size_t count, struct zkl__uuid uuid);
 
 #endif

@@ -110,7 +110,7 @@ bool zkl__session_wait(zkl_session *s, struct zkl__attempt *attempt, int64_t unt
 	int             error = 0;
 
 	zkl__thread_init_condition(&self.cond);
-	s->waiters = &self;
+	s->waiters = &self; /* cppcheck-suppress autoVariables ; it is taken out again below */
 	if (until_ns == ZKL__NEVER) {
 		pthread_cond_wait(&self.cond, &s->mutex);
 	} else {
@@ -514,9 +514,9 @@ struct zkl__hub *zkl__session_hub(zkl_session *s)
 	return &s->hub;
 }
 
-size_t zkl__session_chroot_length(const zkl_session *s)
+const char *zkl__session_chroot(const zkl_session *s)
 {
-	return strlen(s->servers.chroot);
+	return s->servers.chroot;
 }
 
 void zkl__session_await_callback(zkl_session *s, const struct zkl__handle *handle)
