@@ -242,8 +242,7 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 		break;
 	case ZKL__REPORT_WARDEN_DIED:
 		if (!front->told_lost)
-			BECAUSE(front,
-			        "the process between zklock-run and the command was killed, and the command with it");
+			BECAUSE(front, "the zklock-warden process was killed");
 		feed(front, ZKL__ON_WARDEN_DIED, 0);
 		break;
 	}
@@ -275,8 +274,8 @@ static void take_terminal(struct zkl__front *front)
 {
 	if (zkl__terminal_take(front->terminal, front->child.command) && !front->options->quiet)
 		zkl__message_say(
-			"the command is stopped, lock %s stays held: Ctrl-Z again stops zklock-run too (and the lock "
-			"is lost in a while), fg or bg then continues both",
+			"the command is stopped, lock %s stays held: Ctrl-C ends it; Ctrl-Z stops zklock-run too, which "
+			"keeps the lock for a short while only, until fg or bg",
 			front->options->path);
 }
 

@@ -133,6 +133,29 @@ class Terminal(CommandTest):
         self.press(b"\x03")
         self.told("ended 3 job")
 
+    def test_terminal_is_taken_back_from_a_group_that_is_gone(self):
+        script = "import os, signal\n" \
+                 "signal.signal(signal.SIGTTOU, signal.SIG_IGN)\n" \
+                 "pid = os.fork()\n" \
+                 "if pid == 0:\n" \
+                 "    os.setpgid(0, 0)\n" \
+                 "    os.tcsetpgrp(0, os.getpid())\n" \
+                 "    os._exit(0)\n" \
+                 "os.waitpid(pid, 0)\n"
+        self.shell(command=(sys.executable, "-c", script), ready=False)
+        self.told("ended 0 job")
+
+    def test_ctrl_c_ends_a_command_that_is_stopped(self):
+        self.shell(command=COUNT)
+        command = self.foreground()
+        job = wait_for(self.job, "it runs")
+        self.press(b"\x1a")
+        wait_for(lambda: self.foreground() == job, "the terminal is ours")
+        self.press(b"\x03")
+        wait_for(lambda: self.text("shell").startswith("ended"), "the job ends")
+        self.assertFalse(lives(command))
+        self.assert_free(2)
+
     def test_ctrl_z_stops_the_command_and_the_lock_stays_held(self):
         self.shell("-T", "2", command=COUNT)
         command = self.foreground()

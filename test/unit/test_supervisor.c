@@ -289,6 +289,16 @@ static void stopped_command_goes_on_when_we_are_continued(void)
 	STEP(SIGNALLED, SIGTSTP, "FORWARD 20 -> RUNNING");
 }
 
+static void stopped_command_is_ended_by_what_ends_others(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(STOPPED, SIGTSTP, "TAKE_TERMINAL -> RUNNING");
+	STEP(SIGNALLED, SIGUSR1, "FORWARD 10 -> RUNNING");
+	STEP(SIGNALLED, SIGINT, "FORWARD 2 CONTINUE -> RUNNING");
+	STEP(SIGNALLED, SIGINT, "FORWARD 2 -> RUNNING");
+}
+
 static void stopped_command_does_not_go_on_without_the_lock(void)
 {
 	BEGIN(false);
@@ -409,6 +419,7 @@ int main(void)
 	                        TEST(loss_between_grant_and_start),
 	                        TEST(grant_that_comes_too_late_is_put_away_and_tried_again),
 	                        TEST(stopped_command_goes_on_when_we_are_continued),
+	                        TEST(stopped_command_is_ended_by_what_ends_others),
 	                        TEST(stopped_command_does_not_go_on_without_the_lock),
 	                        TEST(dead_warden_is_a_failure_of_the_wrapper),
 	                        TEST(dead_warden_does_not_hide_a_loss),
