@@ -6,12 +6,11 @@ A lock is lost here because an operator deletes its node: at once, without a ser
 import os
 import random
 import signal
+import sys
 import time
 import unittest
 
-from support import LONG, SERVERS, CommandTest, lives, state_of, wait_for, zkwire
-
-TICK_S = int(os.environ.get("ZKLOCK_TEST_TICK_MS") or 500) / 1000
+from support import LONG, SERVERS, TICK_S, CommandTest, lives, state_of, wait_for, zkwire
 
 # The command's tree: one process that ignores TERM, one in a session of its own, one that is stopped, one that is all.
 TREE = r"""
@@ -77,7 +76,6 @@ class Lost(LossTest):
                  "client.delete(os.environ['ZKLOCK_NODE'])\n" \
                  "client.children(os.environ['ZKLOCK_PATH'])\n" \
                  "os._exit(0)\n"
-        import sys
         status, out, err = self.call(self.lock, "--", sys.executable, "-c", script, os.path.dirname(zkwire.__file__), SERVERS)
         # Which comes first to the wrapper, the deletion or the end, is open: what must not be is a hang or a leftover.
         self.assertIn(status, (0, 76))

@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-from support import BINARY, SERVERS, CommandTest, wait_for, zkwire
+from support import BINARY, SERVERS, TICK_S, CommandTest, wait_for, zkwire
 
 CLOSED = "127.0.0.1:1"
 
@@ -194,6 +194,19 @@ class Refused(CommandTest):
         _, held, _ = self.call(self.lock, "--", "sh", "-c", 'printf "%s" "$ZKLOCK_HELD"')
         self.assertIn(self.lock.encode(), held)
         self.assertEqual(self.call(self.lock, "--", "true", env={"ZKLOCK_HELD": held.decode()})[0], 0)
+
+
+class ShorterSessionThanAskedFor(CommandTest):
+    """Servers grant 20 ticks at most."""
+
+    def test_default_grace_follows(self):
+        asked = 3 * 20 * TICK_S
+        self.assertEqual(self.call("-T", str(asked), self.lock, "--", "sh", "-c", "exit 5"), (5, b"", b""))
+
+    def test_grace_that_was_given_is_refused(self):
+        status, out, err = self.call("-T", str(3 * 20 * TICK_S), "-k", str(10 * TICK_S), self.lock, "--", "true")
+        self.assertEqual((status, out), (64, b""))
+        self.assert_one_line(err, "-k", "granted", "%d ms" % (5 * TICK_S * 1000))
 
 
 class Configuration(CommandTest):
