@@ -24,7 +24,7 @@ int zkl_lock_new(zkl_session *session, const char *path, const zkl_options *opti
 		return r;
 	if (!ret)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "ret is NULL");
-	r = zkl__lock_path_check(path, zkl__session_chroot_length(session), reterr);
+	r = zkl__lock_path_check(path, zkl__session_chroot(session), reterr);
 	if (r < 0)
 		return r;
 	lock = calloc(1, sizeof *lock);
@@ -295,7 +295,7 @@ int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_e
 	int          r = zkl__session_usable(session, reterr);
 
 	if (r == 0)
-		r = zkl__lock_path_check(path, zkl__session_chroot_length(session), reterr);
+		r = zkl__lock_path_check(path, zkl__session_chroot(session), reterr);
 	if (r == 0)
 		r = zkl__session_may_block(session, reterr);
 	if (r < 0)

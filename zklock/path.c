@@ -74,14 +74,20 @@ int zkl__path_check(const char *what, const char *path, size_t limit, zkl_error 
 	}
 }
 
-int zkl__lock_path_check(const char *path, size_t chroot_len, zkl_error *reterr)
+static bool is_reserved(const char *path)
 {
-	int    r = zkl__path_check("lock path", path, ZKL_PATH_MAX - chroot_len, reterr);
-	size_t reserved = strlen(RESERVED);
+	size_t length = strlen(RESERVED);
+
+	return strncmp(path, RESERVED, length) == 0 && (path[length] == '/' || !path[length]);
+}
+
+int zkl__lock_path_check(const char *path, const char *chroot, zkl_error *reterr)
+{
+	int r = zkl__path_check("lock path", path, ZKL_PATH_MAX - strlen(chroot), reterr);
 
 	if (r < 0)
 		return r;
-	if (!chroot_len && strncmp(path, RESERVED, reserved) == 0 && (path[reserved] == '/' || !path[reserved]))
+	if (is_reserved(chroot[0] ? chroot : path))
 		return bad(reterr, "lock path", path, "lies in /zookeeper, which is ZooKeeper's own");
 	return 0;
 }

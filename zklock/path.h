@@ -9,7 +9,7 @@
 /* Is it a path that ZooKeeper takes and an operator can read? `what` names it in the message; `limit` is the most bytes.
  * 0 or ZKL_EPATH. */
 int zkl__path_check(const char *what, const char *path, size_t limit, zkl_error *reterr);
-/* The same for a lock path below a chroot of so many bytes. */
-int zkl__lock_path_check(const char *path, size_t chroot_len, zkl_error *reterr);
+/* The same for a lock path below a chroot, which may be "". */
+int zkl__lock_path_check(const char *path, const char *chroot, zkl_error *reterr);
 
 #endif

@@ -514,9 +514,9 @@ struct zkl__hub *zkl__session_hub(zkl_session *s)
 	return &s->hub;
 }
 
-size_t zkl__session_chroot_length(const zkl_session *s)
+const char *zkl__session_chroot(const zkl_session *s)
 {
-	return strlen(s->servers.chroot);
+	return s->servers.chroot;
 }
 
 void zkl__session_await_callback(zkl_session *s, const struct zkl__handle *handle)

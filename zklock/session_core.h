@@ -16,7 +16,7 @@ int              zkl__session_may_block(zkl_session *session, zkl_error *reterr)
 void             zkl__session_lock(zkl_session *session);
 void             zkl__session_unlock(zkl_session *session);
 struct zkl__hub *zkl__session_hub(zkl_session *session);
-size_t           zkl__session_chroot_length(const zkl_session *session);
+const char      *zkl__session_chroot(const zkl_session *session);
 /* Each handle keeps the session's memory. */
 void zkl__session_hold(zkl_session *session);
 void zkl__session_drop(zkl_session *session);

@@ -10,12 +10,13 @@ import hashlib
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-from ensemble import Fail, say
+from ensemble import Fail, say, tool
 
 OFFICIAL = "zookeeper:3.9"
 SUITE = "trixie"
@@ -65,6 +66,19 @@ def _pull(name):
             pull.kill()
 
 
+def _mmdebstrap(words, log):
+    """Its status. It mounts file systems below its temporary folder: it must be told to end and never be killed."""
+    with open(log, "wb") as out, \
+            subprocess.Popen(MMDEBSTRAP + words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+                             env=dict(os.environ, DEBIAN_FRONTEND="noninteractive")) as process:
+        try:
+            return process.wait(BUILD_S)
+        finally:
+            # To what it has started as well, which it would wait for.
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+
+
 def _build(name):
     if not shutil.which("mmdebstrap"):
         raise Fail("%s cannot be pulled and mmdebstrap, which builds a local image, is not installed" % OFFICIAL)
@@ -77,21 +91,13 @@ def _build(name):
         os.chmod(entrypoint, 0o755)
         tarball = os.path.join(folder, "root.tar")
         log = os.path.join(folder, "log")
-        env = dict(os.environ, TMPDIR=folder, DEBIAN_FRONTEND="noninteractive")
-        with open(log, "wb") as out:
-            code = subprocess.run(MMDEBSTRAP + mode + ["--customize-hook=copy-in %s /" % entrypoint, SUITE, tarball],
-                                  stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, timeout=BUILD_S,
-                                  check=False).returncode
-        if code:
-            with open(log, errors="replace") as f:
+        status = _mmdebstrap(mode + ["--customize-hook=copy-in %s /" % entrypoint, SUITE, tarball], log)
+        if status:
+            with open(log, errors="replace", encoding="utf-8") as f:
                 sys.stderr.write("".join(f.readlines()[-20:]))
-            raise Fail("mmdebstrap failed with status %d" % code)
-        imported = subprocess.run(
-            ["docker", "import", "-c", 'ENTRYPOINT ["/docker-entrypoint.sh"]', "-c", 'VOLUME ["/data", "/datalog"]',
-             tarball, name], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            timeout=BUILD_S, check=False)
-        if imported.returncode:
-            raise Fail("docker import: " + imported.stderr.decode(errors="replace").strip())
+            raise Fail("mmdebstrap failed with status %d" % status)
+        tool(["docker", "import", "-c", 'ENTRYPOINT ["/docker-entrypoint.sh"]', "-c", 'VOLUME ["/data", "/datalog"]',
+              tarball, name], timeout=BUILD_S)
 
 
 def find(build=True):

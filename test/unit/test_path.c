@@ -6,12 +6,12 @@
 static zkl_error error;
 
 /* "" where the path is good, else the message, which must be one line with the right code. */
-static const char *verdict(const char *path, size_t chroot_len)
+static const char *verdict(const char *path, const char *chroot)
 {
 	int r;
 
 	memset(&error, 0, sizeof error);
-	r = zkl__lock_path_check(path, chroot_len, &error);
+	r = zkl__lock_path_check(path, chroot, &error);
 	CHECK_INT(r, r == 0 ? 0 : ZKL_EPATH);
 	CHECK_INT(error.code, r);
 	CHECK(!strchr(error.message, '\n') && strlen(error.message) < sizeof error.message - 1);
@@ -27,7 +27,7 @@ static void good_paths_pass(void)
 	        "/\xef\xbf\xaf" /* U+FFEF */, "/\xf4\x8f\xbf\xbf" /* U+10FFFF */};
 
 	for (size_t i = 0; i < COUNT(good); i++)
-		CHECK_STR(verdict(good[i], 0), "");
+		CHECK_STR(verdict(good[i], ""), "");
 }
 
 static void bad_path_is_refused_with_the_rule_that_it_breaks(void)
@@ -73,7 +73,7 @@ static void bad_path_is_refused_with_the_rule_that_it_breaks(void)
 	};
 
 	for (size_t i = 0; i < COUNT(bad); i++) {
-		const char *message = verdict(bad[i].path, 0);
+		const char *message = verdict(bad[i].path, "");
 
 		if (!CHECK(strncmp(message, "lock path", 9) == 0 && strstr(message, bad[i].rule)))
 			printf("    %s: \"%s\"\n", bad[i].path, message);
@@ -82,8 +82,8 @@ static void bad_path_is_refused_with_the_rule_that_it_breaks(void)
 
 static void message_shows_the_path_in_one_line_of_ascii(void)
 {
-	CHECK_STR(verdict("/a\nb", 0), "lock path \"/a\\x0ab\" has a byte that is not printable UTF-8");
-	CHECK_STR(verdict("locks/a", 0), "lock path \"locks/a\" must begin with a slash");
+	CHECK_STR(verdict("/a\nb", ""), "lock path \"/a\\x0ab\" has a byte that is not printable UTF-8");
+	CHECK_STR(verdict("locks/a", ""), "lock path \"locks/a\" must begin with a slash");
 }
 
 static void length_is_limited_with_the_chroot_included(void)
@@ -93,27 +93,34 @@ static void length_is_limited_with_the_chroot_included(void)
 	memset(path, 'x', sizeof path - 1);
 	path[0] = '/';
 	path[sizeof path - 1] = 0;
-	CHECK_STR(verdict(path, 0), "lock path is 10000 bytes long, at most 190 are possible here");
+	CHECK_STR(verdict(path, ""), "lock path is 10000 bytes long, at most 190 are possible here");
 	path[190] = 0;
-	CHECK_STR(verdict(path, 0), "");
-	CHECK_STR(verdict(path, 5), "lock path is 190 bytes long, at most 185 are possible here");
+	CHECK_STR(verdict(path, ""), "");
+	CHECK_STR(verdict(path, "/root"), "lock path is 190 bytes long, at most 185 are possible here");
 	path[185] = 0;
-	CHECK_STR(verdict(path, 5), "");
+	CHECK_STR(verdict(path, "/root"), "");
 	path[190] = 'x';
 	path[185] = 'x';
 	path[191] = 0;
-	CHECK_STR(verdict(path, 0), "lock path is 191 bytes long, at most 190 are possible here");
+	CHECK_STR(verdict(path, ""), "lock path is 191 bytes long, at most 190 are possible here");
 }
 
 static void names_of_zookeeper_are_free_below_a_chroot(void)
 {
-	CHECK_STR(verdict("/zookeeper/quota", 4), "");
+	CHECK_STR(verdict("/zookeeper/quota", "/app"), "");
+	CHECK_STR(verdict("/quota", "/zookeepers"), "");
+}
+
+static void nothing_lies_below_a_chroot_in_zookeepers_own_nodes(void)
+{
+	CHECK_STR(verdict("/x", "/zookeeper"), "lock path \"/x\" lies in /zookeeper, which is ZooKeeper's own");
+	CHECK_STR(verdict("/x", "/zookeeper/quota"), "lock path \"/x\" lies in /zookeeper, which is ZooKeeper's own");
 }
 
 static void error_may_be_not_wanted(void)
 {
-	CHECK_INT(zkl__lock_path_check("", 0, NULL), ZKL_EPATH);
-	CHECK_INT(zkl__lock_path_check("/a", 0, NULL), 0);
+	CHECK_INT(zkl__lock_path_check("", "", NULL), ZKL_EPATH);
+	CHECK_INT(zkl__lock_path_check("/a", "", NULL), 0);
 }
 
 static void message_names_what_was_wrong(void)
@@ -130,6 +137,7 @@ int main(int argc, char **argv)
 	        TEST(message_shows_the_path_in_one_line_of_ascii),
 	        TEST(length_is_limited_with_the_chroot_included),
 	        TEST(names_of_zookeeper_are_free_below_a_chroot),
+	        TEST(nothing_lies_below_a_chroot_in_zookeepers_own_nodes),
 	        TEST(error_may_be_not_wanted),
 	        TEST(message_names_what_was_wrong),
 	        {0}};
