@@ -387,6 +387,14 @@ int recorder_count(recorder *r, zkl_event_type type)
 	return count;
 }
 
+int recorder_total(recorder *r)
+{
+	pthread_mutex_lock(&r->mutex);
+	int count = (int)r->count;
+	pthread_mutex_unlock(&r->mutex);
+	return count;
+}
+
 bool recorder_wait(recorder *r, zkl_event_type type, int nth, int64_t timeout_ms, seen *ret)
 {
 	struct timespec end;

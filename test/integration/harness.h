@@ -178,8 +178,9 @@ typedef struct recorder {
 
 void recorder_event(const zkl_event *ev, void *user); /* zkl_options.on_event, user is the recorder */
 void recorder_free(recorder *r);
-/* How many events of this type have come. */
+/* How many events of this type have come; how many in all. */
 int recorder_count(recorder *r, zkl_event_type type);
+int recorder_total(recorder *r);
 /* Waits for the nth (1, 2, ...) event of this type; *ret (may be NULL) is it. */
 bool recorder_wait(recorder *r, zkl_event_type type, int nth, int64_t timeout_ms, seen *ret);
 void recorder_print(recorder *r);
