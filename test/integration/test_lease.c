@@ -73,14 +73,15 @@ static void expect_lost_once_and_for_good(holder *h)
 	EVENTUALLY(zkclient_count(observer(), h->path.text) == 0, ENOUGH_MS);
 }
 
-/* LOST before a session timeout has passed since the last proof, but not long before the lease must end. */
+/* LOST before a session timeout has passed since the last proof, and not at once: heartbeats that came late on a busy machine
+ * make the lease shorter than its 5T/8, but no shorter than half of that. */
 static void expect_lost_in_time(holder *h)
 {
 	seen    lost = {0}, suspended = {0};
 	int64_t timeout_ns = session_timeout_ms(h->s) * 1000000;
 	EXPECT_TRUE(recorder_wait(&h->events, ZKL_EV_LOST, 1, 2 * SESSION_MS, &lost));
 	int64_t proof_ns = net_last_proof_ns(&h->n);
-	EXPECT_RANGE((lost.at_ns - proof_ns) / 1000000, timeout_ns / 2000000, timeout_ns / 1000000);
+	EXPECT_RANGE((lost.at_ns - proof_ns) / 1000000, timeout_ns / 1000000 * 5 / 16, timeout_ns / 1000000);
 	EXPECT_TRUE(atomic_load(&h->asking.last_yes_ns) <= lost.at_ns); /* check() runs ahead of the event */
 	EXPECT_TRUE(recorder_wait(&h->events, ZKL_EV_SUSPENDED, 1, 0, &suspended));
 	EXPECT_TRUE(suspended.at_ns <= lost.at_ns);
