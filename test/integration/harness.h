@@ -5,7 +5,7 @@
 /* harness.h: what the integration tests share: servers from the environment, paths of their own, deadlines, a recorder of
  * events that knows their grammar, faults of servers.
  *
- *     static const test tests[] = {TEST(free_lock_is_granted, 20), ..., {0}};
+ *     static const test tests[] = {{TEST(free_lock_is_granted, 20)}, ..., {0}};
  *     int main(int argc, char **argv) { return harness_main(argc, argv, "lock", tests); }
  *
  * With arguments only the tests of these names run. The environment:
@@ -40,10 +40,7 @@ typedef struct test {
 	void (*run)(void);
 	int deadline_s;
 } test;
-#define TEST(name, deadline_s)                                                                                         \
-	{                                                                                                              \
-#name, name, deadline_s                                                                                \
-	}
+#define TEST(name, deadline_s) #name, name, deadline_s
 
 int harness_main(int argc, char **argv, const char *suite, const test *tests);
 

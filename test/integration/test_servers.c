@@ -212,10 +212,10 @@ static void rolling_restart_costs_no_lock(void)
 int main(int argc, char **argv)
 {
 	static const test tests[] = {
-		TEST(calls_keep_their_timeouts_while_all_servers_are_stopped, 180),
-		TEST(killed_leader_costs_no_lock, 180),
-		TEST(rolling_restart_costs_no_lock, 300),
-		TEST(holder_of_a_dead_ensemble_is_lost_by_its_own_clock, 180),
+		{TEST(calls_keep_their_timeouts_while_all_servers_are_stopped, 180)},
+		{TEST(killed_leader_costs_no_lock, 180)},
+		{TEST(rolling_restart_costs_no_lock, 300)},
+		{TEST(holder_of_a_dead_ensemble_is_lost_by_its_own_clock, 180)},
 		{0},
 	};
 	return harness_main(argc, argv, "servers", tests);
