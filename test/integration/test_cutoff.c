@@ -71,19 +71,6 @@ static void stage_close(stage *st)
 	recorder_free(&st->next_events);
 }
 
-static uint64_t heartbeats(zkl_session *s)
-{
-	zkl_stats stats = ZKL_STATS_INIT;
-	zkl_session_stats(s, &stats);
-	return stats.heartbeats;
-}
-
-static void pass(int64_t ms)
-{
-	int64_t end_ms = now_ms() + ms;
-	EVENTUALLY(now_ms() >= end_ms, ms + 1000);
-}
-
 /* The command that cuts takes its time until it acts: what is to happen just before that is begun so much later. Learned from
  * round to round. */
 static int64_t cut_acts_after_ms = 150;
@@ -101,7 +88,7 @@ static ensemble_call begin_cut(stage *st, int64_t lead_ms)
 	int64_t       act_ms = now_ms() + cut_acts_after_ms;
 	ensemble_call cut = ensemble_begin("cut", st->cut_off);
 	if (act_ms - lead_ms > now_ms())
-		pass(act_ms - lead_ms - now_ms());
+		let_pass(act_ms - lead_ms - now_ms());
 	return cut;
 }
 
@@ -119,7 +106,7 @@ static bool hold_and_cut(stage *st, moment when, int64_t timeout_ms, int64_t lea
 	proxy *way = st->near.at[0];
 	bool   reached;
 	if (when == FIRST_GRANT) {
-		pass(timeout_ms); /* idle */
+		let_pass(timeout_ms); /* idle */
 		proxy_arm(way, &(proxy_rule){.op = OP_MULTI,
 		                             .nth = 1,
 		                             .act = PROXY_HOLD_REQUEST}); /* no proof but the create */
@@ -130,8 +117,7 @@ static bool hold_and_cut(stage *st, moment when, int64_t timeout_ms, int64_t lea
 	}
 	if (!EXPECT_TRUE(acquired(st, ENOUGH_MS, grant)))
 		return false;
-	uint64_t beats = heartbeats(st->holding);
-	EVENTUALLY(heartbeats(st->holding) >= beats + 8, 4 * timeout_ms);
+	wait_for_full_lease(st->holding);
 	if (when == STEADY) {
 		EXPECT_INT(ensemble("cut", st->cut_off), 0);
 		return true;
@@ -139,7 +125,7 @@ static bool hold_and_cut(stage *st, moment when, int64_t timeout_ms, int64_t lea
 	int64_t acked_ns = proxy_last_acked_ns(way, OP_MULTI);
 	EVENTUALLY(proxy_last_acked_ns(way, OP_MULTI) > acked_ns, timeout_ms);
 	proxy_hold(way, PROXY_TO_SERVER);
-	pass(timeout_ms / 2 - (cut_acts_after_ms - lead_ms));
+	let_pass(timeout_ms / 2 - (cut_acts_after_ms - lead_ms));
 	ensemble_call cut = begin_cut(st, lead_ms);
 	acked_ns = proxy_last_acked_ns(way, OP_MULTI);
 	proxy_hold(way, 0);
@@ -168,7 +154,7 @@ static outcome one_round(int64_t timeout_ms, moment when, int64_t lead_ms)
 		EXPECT_RC(zkl_lock_start(st.next, ZKL_FOREVER, NULL), ZKL_OK);
 		EXPECT_TRUE(recorder_wait(&st.next_events, ZKL_EV_GRANTED, 1,
 		                          3 * timeout_ms + 4 * tick_ms() + ENOUGH_MS, &granted));
-		pass(20);                                            /* the prober has its turn */
+		let_pass(20);                                        /* the prober has its turn */
 		EXPECT_INT(zkclient_read_once(st.reader, "/"), ZOK); /* else the follower had given up by itself */
 		int64_t last_yes_ns = atomic_load(&st.asking.last_yes_ns);
 		result = last_yes_ns >= granted.at_ns ? OVERLAP : IN_TIME;
