@@ -152,8 +152,7 @@ static bool lost(struct zkl__attempt *a)
 	}
 	a->events &= ~(unsigned)ZKL__TELL_OF_GRANT;
 	if (a->accepted) {
-		if (a->told_granted)
-			a->events |= ZKL__TELL_OF_LOSS;
+		a->events |= ZKL__TELL_OF_LOSS;
 		return false;
 	}
 	if (a->handle)
@@ -462,7 +461,7 @@ static void fill(const struct zkl__attempt *a, struct zkl__delivery *ret, zkl_ev
 	ret->on_event = a->handle->on_event;
 	ret->user = a->handle->user;
 	ret->event.type = type;
-	if (a->token && a->told_granted) {
+	if (a->token && a->accepted) {
 		zkl__attempt_grant(a, &ret->grant);
 		ret->event.grant = &ret->grant;
 	}
@@ -488,9 +487,8 @@ static int64_t lease_ms(const struct zkl__attempt *a)
 static bool deliver_grant(struct zkl__attempt *a, struct zkl__delivery *ret)
 {
 	a->events &= ~(unsigned)ZKL__TELL_OF_GRANT;
-	if (!a->accepted && !zkl__attempt_accept(a))
-		return false;
-	if (zkl__handle_check(a->handle, a->token) <= 0)
+	/* One look only: once accepted, the owner must be told. */
+	if (a->accepted ? zkl__handle_check(a->handle, a->token) <= 0 : !zkl__attempt_accept(a))
 		return false;
 	a->told_granted = true;
 	fill(a, ret, ZKL_EV_GRANTED);

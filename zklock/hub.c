@@ -160,8 +160,13 @@ void zkl__hub_want(struct zkl__hub *hub, bool before, bool now)
 		return;
 	if (!now) {
 		if (--hub->wanting == 0)
-			zkl__lease_rest(&hub->lease);
-	} else if (hub->wanting++ == 0 && hub->link) {
+			zkl__lease_rest(&hub->lease, zkl__hub_now(hub));
+		return;
+	}
+	if (hub->wanting++)
+		return;
+	zkl__lease_wake(&hub->lease, zkl__hub_now(hub));
+	if (hub->link) {
 		beat_if_due(hub);
 		zkl__hub_alarm(hub, next_beat(hub));
 	}
@@ -216,8 +221,6 @@ static void add_proof(struct zkl__hub *hub, const struct zkl__reply *reply)
 {
 	expire_holders(hub);
 	zkl__lease_add_proof(&hub->lease, reply->sent_ns, reply->replied_ns);
-	if (!hub->wanting)
-		zkl__lease_rest(&hub->lease);
 	publish(hub);
 	suspend(hub, false);
 }
@@ -226,8 +229,6 @@ static void add_proof(struct zkl__hub *hub, const struct zkl__reply *reply)
 
 void zkl__hub_link_up(struct zkl__hub *hub, int64_t session_id, int64_t timeout_ns)
 {
-	int64_t now = zkl__hub_now(hub);
-
 	if (hub->was_linked && hub->session_id == session_id)
 		hub->counters.reconnects++;
 	expire_holders(hub);
@@ -235,9 +236,8 @@ void zkl__hub_link_up(struct zkl__hub *hub, int64_t session_id, int64_t timeout_
 	hub->session_id = session_id;
 	zkl__lease_set_timeout(&hub->lease, timeout_ns);
 	publish(hub);
-	/* The handshake was heard by the leader: after a short break the gap before the next proof is as short as that. */
-	if (hub->link_down_ns && now - hub->link_down_ns <= timeout_ns / 3)
-		zkl__lease_rest(&hub->lease);
+	/* A shorter timeout has moved the deadline: look at it in time. */
+	zkl__hub_alarm(hub, atomic_load(&hub->deadline_ns) - hub->stop_max_ns);
 	hub->beat_ns = 0;
 	if (hub->wanting)
 		zkl__hub_beat(hub, whose_node(hub));
@@ -249,7 +249,6 @@ void zkl__hub_link_down(struct zkl__hub *hub)
 	if (!hub->link)
 		return;
 	hub->link = false;
-	hub->link_down_ns = zkl__hub_now(hub);
 	suspend(hub, true);
 	tell_all(hub, ZKL__HEAR_LINK_DOWN);
 }
@@ -258,12 +257,12 @@ void zkl__hub_expired(struct zkl__hub *hub)
 {
 	hub->counters.expiries++;
 	hub->link = false;
-	hub->link_down_ns = hub->beat_ns = 0;
+	hub->beat_ns = 0;
 	hub->session_id = 0;
 	tell_all(hub, ZKL__HEAR_EXPIRED);
 	zkl__lease_begin(&hub->lease, &hub->lease_options);
 	publish(hub);
-	hub->suspended = false;
+	suspend(hub, false);
 }
 
 void zkl__hub_refuse(struct zkl__hub *hub, int code)
@@ -285,6 +284,8 @@ void zkl__hub_reply(struct zkl__hub *hub, uint64_t party, const struct zkl__repl
 
 	if (proof)
 		add_proof(hub, reply);
+	if (reply->result != ZKL__UNKNOWN)
+		zkl__lease_note_wait(&hub->lease, reply->sent_ns, reply->replied_ns);
 	found = find_party(hub, party);
 	if (found)
 		found->type->reply(found, reply);

@@ -93,7 +93,7 @@ struct zkl__hub {
 	bool              link, was_linked, suspended;
 	int               refused; /* a ZKL_E* that ends every attempt: cancelled, credentials refused; 0: none */
 	bool              closed;
-	int64_t           session_id, link_down_ns, beat_ns; /* beat_ns: when the newest heartbeat was sent */
+	int64_t           session_id, beat_ns; /* beat_ns: when the newest heartbeat was sent */
 
 	struct zkl__party   *first, *last; /* oldest first */
 	struct zkl__slot    *slots;

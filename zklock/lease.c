@@ -61,6 +61,7 @@ void zkl__lease_begin(struct zkl__lease *lease, const struct zkl__lease_options 
 void zkl__lease_set_timeout(struct zkl__lease *lease, int64_t timeout_ns)
 {
 	lease->timeout_ns = lease->timeout_ns ? min(lease->timeout_ns, timeout_ns) : timeout_ns;
+	lease->slow_pings = timeout_ns > lease->timeout_ns;
 }
 
 /* The newest proof that was answered early enough before n was sent; 0: none. */
@@ -75,6 +76,13 @@ static int64_t find_pair(const struct zkl__lease *lease, int64_t sent_ns)
 	return found;
 }
 
+/* Heartbeats should have flowed and did not: for more than T/3 nothing may have been sent. */
+static void note_gap(struct zkl__lease *lease, int64_t at_ns)
+{
+	if (!lease->idle && at_ns - lease->heard_ns > lease->timeout_ns / 3)
+		lease->flow_ns = at_ns;
+}
+
 void zkl__lease_add_proof(struct zkl__lease *lease, int64_t sent_ns, int64_t replied_ns)
 {
 	const struct zkl__proof *last = &lease->proofs[(lease->count - 1) % ZKL__LEASE_PROOFS];
@@ -83,19 +91,34 @@ void zkl__lease_add_proof(struct zkl__lease *lease, int64_t sent_ns, int64_t rep
 	if (sent_ns < lease->newest_ns)
 		return;
 	lease->pair_ns = max(lease->pair_ns, find_pair(lease, sent_ns));
-	/* After a gap in the flow only pairs count, until the flow has rested. */
-	if (lease->idle || (lease->single_ns == lease->newest_ns && sent_ns - lease->newest_ns <= t / 3))
+	note_gap(lease, sent_ns);
+	if (!lease->slow_pings && (!lease->flow_ns || sent_ns - lease->flow_ns >= report_delay(&lease->options, t)))
 		lease->single_ns = sent_ns;
 	lease->newest_ns = sent_ns;
+	lease->heard_ns = max(lease->heard_ns, sent_ns);
 	/* Thinned out, so that a burst of creates does not push the older ones from the ring. */
 	if (lease->count == 0 || replied_ns - last->replied_ns >= t / 24)
 		lease->proofs[lease->count++ % ZKL__LEASE_PROOFS] = (struct zkl__proof){sent_ns, replied_ns};
-	lease->idle = false;
 }
 
-void zkl__lease_rest(struct zkl__lease *lease)
+void zkl__lease_note_wait(struct zkl__lease *lease, int64_t sent_ns, int64_t replied_ns)
 {
+	if (replied_ns - sent_ns > lease->timeout_ns / 3)
+		lease->flow_ns = replied_ns + lease->timeout_ns / 3;
+}
+
+/* A stall that ends with this must not be forgotten by it. */
+void zkl__lease_rest(struct zkl__lease *lease, int64_t now_ns)
+{
+	note_gap(lease, now_ns);
 	lease->idle = true;
+}
+
+void zkl__lease_wake(struct zkl__lease *lease, int64_t now_ns)
+{
+	lease->idle = false;
+	if (now_ns - lease->heard_ns > lease->timeout_ns / 3)
+		lease->heard_ns = now_ns;
 }
 
 int64_t zkl__lease_deadline(const struct zkl__lease *lease)

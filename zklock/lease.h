@@ -12,7 +12,8 @@
  *     k  the newest one that was answered at least tick/2 + T/24 before n was sent
  *     deadline = send(k) + T - T/24
  *
- * and while the session has shown no gap longer than T/3 (an idle client pings that often) but no such k yet:
+ * and while no such k is there yet, but no gap longer than T/3 either (an idle client pings that often) since at least
+ * tick/2 + T/24 before n was sent, or since the session began:
  *
  *     deadline = send(n) + 3T/8
  *
@@ -38,7 +39,10 @@ struct zkl__lease {
 	int64_t                   newest_ns;  /* send(n); 0: no proof yet */
 	int64_t                   pair_ns;    /* send(k) of the best pair; 0: none */
 	int64_t                   single_ns;  /* send(n) of the newest proof without a gap before it; 0: none */
+	int64_t                   heard_ns;   /* when something was last sent that is known of; a gap runs from here */
+	int64_t                   flow_ns;    /* end of the newest gap; 0: there was none */
 	bool                      idle;       /* no heartbeats flow: the client's own pings bound the gap */
+	bool                      slow_pings; /* they come by a T that is longer than the least */
 	struct zkl__proof         proofs[ZKL__LEASE_PROOFS];
 	unsigned                  count; /* of proofs ever kept; the ring's index */
 };
@@ -52,8 +56,13 @@ void zkl__lease_begin(struct zkl__lease *lease, const struct zkl__lease_options 
  * the T that it was made with. */
 void zkl__lease_set_timeout(struct zkl__lease *lease, int64_t timeout_ns);
 void zkl__lease_add_proof(struct zkl__lease *lease, int64_t sent_ns, int64_t replied_ns);
-/* Heartbeats have stopped, or the connection is new: only the client's pings bound the gap before the next proof. */
-void zkl__lease_rest(struct zkl__lease *lease);
+/* Some request was answered, after the proof that it may be was added. While it waits for an answer the client does not
+ * ping; after that it does within T/3. */
+void zkl__lease_note_wait(struct zkl__lease *lease, int64_t sent_ns, int64_t replied_ns);
+/* Nobody wants heartbeats any more: only the client's pings bound the gap before the next proof. */
+void zkl__lease_rest(struct zkl__lease *lease, int64_t now_ns);
+/* Somebody wants them; if the newest proof is older than T/3, one is sent at once. */
+void zkl__lease_wake(struct zkl__lease *lease, int64_t now_ns);
 /* 0: there is no lease. */
 int64_t zkl__lease_deadline(const struct zkl__lease *lease);
 /* How long after the newest proof or heartbeat was sent the next heartbeat is due, while somebody wants them. */

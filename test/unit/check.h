@@ -26,8 +26,11 @@ struct check_test {
 	void (*run)(void);
 };
 
-#define TEST(function) {#function, function}
-#define COUNT(array)   (sizeof(array) / sizeof *(array))
+#define TEST(function)                                                                                                 \
+	{                                                                                                              \
+#function, function                                                                                    \
+	}
+#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 #define CHECK(condition)            check_that((condition), #condition, __FILE__, __LINE__)
 #define CHECK_INT(actual, expected) check_int((int64_t)(actual), (int64_t)(expected), #actual, __FILE__, __LINE__)
@@ -58,7 +61,8 @@ static inline bool check_str(const char *actual, const char *expected, const cha
 {
 	char text[1200];
 
-	snprintf(text, sizeof text, "%s\n       is: \"%s\"\n      not: \"%s\"", what, actual ? actual : "(null)", expected);
+	snprintf(text, sizeof text, "%.150s\n       is: \"%.500s\"\n      not: \"%.500s\"", what,
+	         actual ? actual : "(null)", expected);
 	return check_that(actual && strcmp(actual, expected) == 0, text, file, line);
 }
 

@@ -5,38 +5,36 @@
  *     T("create ok #5", "");
  *     T("list #5",      "GRANTED, SETTLE -> HELD");
  *
- * "#5" is the node with sequence number 5: ours once a create, a list ("ours#5") or a find gave it to us, else a stranger's.
- * A reply answers the newest request of its kind, with "old" before it the one before that. Small words are requests, capital
- * ones are for the owner; "PROVE" asks for a heartbeat. "create+2" has a uuid that was counted on by 2. */
+ * "#5" is the node with sequence number 5 (see words.h). A reply answers the newest request of its kind, with "old" before it
+ * the one before that. Small words are requests, capital ones are for the owner; "PROVE" asks for a heartbeat. "create+2" has
+ * a uuid that was counted on by 2. */
 #include "check.h"
 
 #include <stdarg.h>
 
 #include <zklock/zklock.h>
 
-#include "contender.h"
-
-#define NODES_MAX 16
+#include "words.h"
 
 static struct {
 	struct zkl__contender contender;
 	bool                  lease_live;
-	struct zkl__uuid      uuid;           /* of START */
-	uint32_t              newest[16];     /* id of the newest request of each kind, */
-	uint32_t              before[16];     /* of the one before it, */
-	struct zkl__uuid      asked[16];      /* and the newest one's uuid */
-	char                  mine[32][64];   /* names that are ours, */
-	unsigned              mine_count;
+	struct zkl__uuid      uuid;       /* of START */
+	uint32_t              newest[16]; /* id of the newest request of each kind, */
+	uint32_t              before[16]; /* of the one before it, */
+	struct zkl__uuid      asked[16];  /* and the newest one's uuid */
+	struct words          words;
 	int64_t               session_id;
 } world;
 
 /* ---- coverage: which input was seen in which state ---------------------------------------------------------------------- */
 
 enum { COLUMNS = 24 };
-static const char *const columns[COLUMNS] = {
-        "start", "leave",   "up",   "down",  "expired",    "gone own", "gone pred", "changed", "live",   "over", "settled", "create",
-        "list",  "make-path", "sync", "barrier", "find", "watch",    "watch-mark", "mark", "delete"};
-static bool seen[ZKL__STATES][COLUMNS];
+static const char *const columns[COLUMNS] = {"start",      "leave",     "up",    "down",    "expired", "gone own",
+                                             "gone pred",  "changed",   "live",  "over",    "settled", "create",
+                                             "list",       "make-path", "sync",  "barrier", "find",    "watch",
+                                             "watch-mark", "mark",      "delete"};
+static bool              seen[ZKL__STATES][COLUMNS];
 
 static void note_seen(const char *line)
 {
@@ -54,105 +52,15 @@ static void note_seen(const char *line)
 
 /* ---- from words to inputs --------------------------------------------------------------------------------------------------- */
 
-static void stranger_name(char *name, int64_t sequence)
+static void reply_from(struct zkl__reply *reply, enum zkl__op op, bool old, char *text)
 {
-	snprintf(name, ZKL__NAME_MAX, "_c_%08" PRIx64 "-0000-4000-8000-000000000000-lock-%010" PRId64,
-	         (uint64_t)(0xffffff - sequence), sequence);
-}
-
-/* A node's name: "#5", "ours#5" (and from now on "#5"), "latch#5", "long#5", "over" (it ran over), "config". */
-static void name_of(char *name, size_t size, const char *word, enum zkl__op whose)
-{
-	const char *hash = strchr(word, '#');
-	int64_t     sequence = hash ? atoll(hash + 1) : -1;
-	char        prefix[ZKL__NAME_MAX];
-
-	if (strncmp(word, "ours#", 5) == 0) {
-		zkl__queue_prefix(world.asked[whose], prefix);
-		snprintf(name, size, "%s%010" PRId64, prefix, sequence);
-		snprintf(world.mine[world.mine_count++ % 32], 64, "%.63s", name);
-	} else if (strncmp(word, "latch#", 6) == 0) {
-		snprintf(name, size, "_c_00000000-0000-4000-8000-000000000000-latch-%010" PRId64, sequence);
-	} else if (strncmp(word, "long#", 5) == 0) {
-		snprintf(name, size, "%0140d%010" PRId64, 7, sequence);
-	} else if (strcmp(word, "over") == 0) {
-		zkl__queue_prefix(world.asked[whose], prefix);
-		snprintf(name, size, "%s-2147483648", prefix);
-	} else if (hash) {
-		for (unsigned i = 0; i < 32; i++) {
-			if (world.mine[i][0] && zkl__queue_sequence(world.mine[i]) == sequence) {
-				snprintf(name, size, "%s", world.mine[i]);
-				return;
-			}
-		}
-		stranger_name(name, sequence);
-	} else {
-		snprintf(name, size, "%s", word);
-	}
-}
-
-static enum zkl__op op_of(const char *word)
-{
-	for (enum zkl__op op = ZKL__CREATE; op <= ZKL__READ; op++)
-		if (strcmp(word, zkl__op_name(op)) == 0)
-			return op;
-	return 0;
-}
-
-static bool result_of(const char *word, struct zkl__reply *reply)
-{
-	static const struct {
-		const char      *word;
-		enum zkl__result result;
-		int              zk_code;
-	} results[] = {{"ok", ZKL__DONE, 0},         {"no-node", ZKL__NO_NODE, -101}, {"exists", ZKL__EXISTS, -110},
-	               {"denied", ZKL__DENIED, -102}, {"unknown", ZKL__UNKNOWN, -4},   {"refused", ZKL__REFUSED, -8}};
-
-	for (size_t i = 0; i < COUNT(results); i++) {
-		if (strcmp(word, results[i].word) == 0) {
-			reply->result = results[i].result;
-			reply->zk_code = results[i].zk_code;
-			return true;
-		}
-	}
-	return false;
-}
-
-static void reply_from(struct zkl__reply *reply, enum zkl__op op, bool old, char *words)
-{
-	char        names[NODES_MAX][256];
-	const char *list[NODES_MAX];
-	size_t      count = 0;
-
 	memset(reply, 0, sizeof *reply);
 	reply->op = op;
 	reply->id = old ? world.before[op] : world.newest[op];
 	if (!reply->id)
 		reply->id = 1000000; /* of another life */
-	reply->czxid = op == ZKL__LIST ? 1000 : 0;
 	reply->owner = world.session_id;
-	for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) {
-		if (result_of(word, reply))
-			continue;
-		if (strcmp(word, "marked") == 0)
-			reply->marked = true;
-		else if (strncmp(word, "created=", 8) == 0)
-			reply->created = (uint32_t)strtoul(word + 8, NULL, 10);
-		else if (strncmp(word, "czxid=", 6) == 0)
-			reply->czxid = atoll(word + 6);
-		else if (strncmp(word, "owner=", 6) == 0)
-			reply->owner = atoll(word + 6);
-		else
-			name_of(names[count++], sizeof names[0], word, ZKL__CREATE);
-	}
-	for (size_t i = 0; i < count; i++)
-		list[i] = names[i];
-	if (op == ZKL__LIST && reply->result == ZKL__DONE)
-		zkl__queue_look(&reply->queue, list, count, world.asked[ZKL__LIST]);
-	if (op == ZKL__CREATE && count)
-		snprintf(reply->name, sizeof reply->name, "%.127s", names[0]);
-	if ((op == ZKL__CREATE || op == ZKL__FIND) && !reply->czxid && reply->result == ZKL__DONE)
-		reply->czxid = 1000 + INT64_C(4294967296);
+	words_reply(&world.words, reply, world.asked[op == ZKL__LIST ? ZKL__LIST : ZKL__CREATE], text);
 }
 
 static bool input_from(struct zkl__input *input, struct zkl__reply *reply, char *name, char *line)
@@ -160,9 +68,9 @@ static bool input_from(struct zkl__input *input, struct zkl__reply *reply, char 
 	static const struct {
 		const char          *word;
 		enum zkl__input_type type;
-	} types[] = {{"start", ZKL__IN_START},     {"leave", ZKL__IN_LEAVE},        {"up", ZKL__IN_LINK_UP},
-	             {"down", ZKL__IN_LINK_DOWN},  {"expired", ZKL__IN_EXPIRED},    {"gone", ZKL__IN_GONE},
-	             {"changed", ZKL__IN_CHANGED}, {"live", ZKL__IN_LEASE_LIVE},    {"over", ZKL__IN_LEASE_OVER},
+	} types[] = {{"start", ZKL__IN_START},     {"leave", ZKL__IN_LEAVE},     {"up", ZKL__IN_LINK_UP},
+	             {"down", ZKL__IN_LINK_DOWN},  {"expired", ZKL__IN_EXPIRED}, {"gone", ZKL__IN_GONE},
+	             {"changed", ZKL__IN_CHANGED}, {"live", ZKL__IN_LEASE_LIVE}, {"over", ZKL__IN_LEASE_OVER},
 	             {"settled", ZKL__IN_SETTLED}};
 	bool  old = strncmp(line, "old ", 4) == 0;
 	char *rest;
@@ -180,16 +88,16 @@ static bool input_from(struct zkl__input *input, struct zkl__reply *reply, char 
 			rest += 4;
 		else if (strncmp(rest, "pred ", 5) == 0)
 			rest += 5;
-		name_of(name, ZKL__NAME_MAX, rest, ZKL__CREATE);
+		words_name(&world.words, name, rest, world.asked[ZKL__CREATE]);
 		input->name = name;
 	}
 	if (input->type)
 		return true;
-	if (!op_of(line))
+	if (!words_op(line))
 		return false;
 	input->type = ZKL__IN_REPLY;
 	input->reply = reply;
-	reply_from(reply, op_of(line), old, rest);
+	reply_from(reply, words_op(line), old, rest);
 	return true;
 }
 
@@ -221,11 +129,10 @@ static void print_request(char *text, size_t size, const struct zkl__request *re
 
 static void print_action(char *text, size_t size, const struct zkl__action *action)
 {
-	static const char *const told[] = {[ZKL__ASK_PROOF] = "PROVE",         [ZKL__TELL_WAITING] = "WAITING",
-	                                   [ZKL__TELL_REQUEUED] = "REQUEUED", [ZKL__TELL_GRANTED] = "GRANTED",
-	                                   [ZKL__TELL_SETTLE] = "SETTLE",     [ZKL__TELL_LOST] = "LOST",
-	                                   [ZKL__TELL_FAILED] = "FAILED",     [ZKL__TELL_DONE] = "DONE",
-	                                   [ZKL__WARN] = "WARN"};
+	static const char *const told[] = {
+		[ZKL__ASK_PROOF] = "PROVE",      [ZKL__TELL_WAITING] = "WAITING", [ZKL__TELL_REQUEUED] = "REQUEUED",
+		[ZKL__TELL_GRANTED] = "GRANTED", [ZKL__TELL_SETTLE] = "SETTLE",   [ZKL__TELL_LOST] = "LOST",
+		[ZKL__TELL_FAILED] = "FAILED",   [ZKL__TELL_DONE] = "DONE",       [ZKL__WARN] = "WARN"};
 
 	if (*text)
 		add(text, size, ", ");
@@ -244,9 +151,9 @@ static void print_action(char *text, size_t size, const struct zkl__action *acti
 
 static void transcript(const char *what, const char *expected, const char *file, int line)
 {
-	char                state[32], words[400], text[600] = "", name[ZKL__NAME_MAX];
-	struct zkl__input   input = {.lease_live = world.lease_live, .session_id = world.session_id, .uuid = world.uuid};
-	struct zkl__reply   reply;
+	char              state[32], words[400], text[600] = "", name[WORDS_NAME];
+	struct zkl__input input = {.lease_live = world.lease_live, .session_id = world.session_id, .uuid = world.uuid};
+	struct zkl__reply reply;
 	struct zkl__actions actions;
 
 	snprintf(state, sizeof state, "%s", zkl__state_name(world.contender.state));
@@ -808,9 +715,9 @@ static void only_holder_and_next_want_the_lease(void)
 	static const struct {
 		void (*way)(void);
 		bool wants;
-	} cases[] = {{to_idle, false},  {to_try, false},      {to_make, false}, {to_join, false},
-	             {to_adopt, false}, {to_wait, false},     {to_wait_as_next, true}, {to_relist, false},
-	             {to_entitled, true}, {to_held, true},    {to_lost, false}, {to_leave, false}};
+	} cases[] = {{to_idle, false},    {to_try, false},  {to_make, false},        {to_join, false},
+	             {to_adopt, false},   {to_wait, false}, {to_wait_as_next, true}, {to_relist, false},
+	             {to_entitled, true}, {to_held, true},  {to_lost, false},        {to_leave, false}};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		cases[i].way();
@@ -1506,41 +1413,44 @@ static void late_inputs_change_nothing(void)
 		void (*way)(void);
 		const char *inputs[24];
 	} cases[] = {
-	        {to_idle,
-	         {"leave", "gone own #5", "gone pred #3", "changed #3", "live", "over", "settled", "create ok #5", "list #5",
-	          "make-path ok", "sync ok", "barrier ok", "find ok", "watch ok", "watch-mark ok", "mark ok", "delete ok",
-	          "down", "up", "expired"}},
-	        {to_try, {"live", "over", "settled", "sync ok", "sync denied"}},
-	        {to_make,
+		{to_idle,
+	         {"leave",         "gone own #5", "gone pred #3", "changed #3", "live",       "over",    "settled",
+	          "create ok #5",  "list #5",     "make-path ok", "sync ok",    "barrier ok", "find ok", "watch ok",
+	          "watch-mark ok", "mark ok",     "delete ok",    "down",       "up",         "expired"}},
+		{to_try, {"live", "over", "settled", "sync ok", "sync denied"}},
+		{to_make,
 	         {"gone own #5", "gone pred #3", "changed #3", "live", "over", "settled", "create ok #9", "list #3",
-	          "make-path unknown", "sync ok", "barrier ok", "find ok", "watch no-node", "watch-mark no-node", "mark ok",
-	          "delete ok"}},
-	        {to_join,
-	         {"gone pred #3", "changed #3", "live", "over", "settled", "make-path ok", "sync ok", "barrier ok", "find ok",
-	          "watch no-node", "watch-mark no-node", "mark no-node", "delete ok"}},
-	        {to_adopt,
+	          "make-path unknown", "sync ok", "barrier ok", "find ok", "watch no-node", "watch-mark no-node",
+	          "mark ok", "delete ok"}},
+		{to_join,
+	         {"gone pred #3", "changed #3", "live", "over", "settled", "make-path ok", "sync ok", "barrier ok",
+	          "find ok", "watch no-node", "watch-mark no-node", "mark no-node", "delete ok"}},
+		{to_adopt,
 	         {"gone pred #3", "changed #3", "live", "over", "settled", "create unknown", "make-path ok", "sync ok",
-	          "barrier ok", "barrier denied", "find ok", "watch no-node", "watch-mark no-node", "mark no-node", "delete ok"}},
-	        {to_wait,
-	         {"live", "over", "settled", "create ok #9", "list #9", "make-path ok", "sync ok", "barrier ok", "find ok",
-	          "watch no-node", "old watch-mark no-node", "mark no-node", "delete ok", "delete denied"}},
-	        {to_relist,
+	          "barrier ok", "barrier denied", "find ok", "watch no-node", "watch-mark no-node", "mark no-node",
+	          "delete ok"}},
+		{to_wait,
+	         {"live", "over", "settled", "create ok #9", "list #9", "make-path ok", "sync ok", "barrier ok",
+	          "find ok", "watch no-node", "old watch-mark no-node", "mark no-node", "delete ok", "delete denied"}},
+		{to_relist,
 	         {"gone pred #4", "changed #4", "live", "over", "settled", "create unknown", "make-path ok", "sync ok",
 	          "barrier ok", "find no-node", "watch ok", "watch-mark no-node", "mark no-node", "delete ok"}},
-	        {to_entitled,
-	         {"gone pred #3", "changed #3", "over", "settled", "create unknown", "list #9", "make-path ok", "sync ok",
-	          "barrier ok", "find ok", "watch no-node", "watch-mark no-node", "mark no-node", "delete ok"}},
-	        {to_held,
+		{to_entitled,
+	         {"gone pred #3", "changed #3", "over", "settled", "create unknown", "list #9", "make-path ok",
+	          "sync ok", "barrier ok", "find ok", "watch no-node", "watch-mark no-node", "mark no-node",
+	          "delete ok"}},
+		{to_held,
 	         {"gone pred #3", "changed #5", "live", "settled", "create unknown", "list #9", "list denied",
-	          "make-path denied", "sync ok", "barrier ok", "find ok", "watch no-node", "watch-mark no-node", "delete ok"}},
-	        {to_lost,
+	          "make-path denied", "sync ok", "barrier ok", "find ok", "watch no-node", "watch-mark no-node",
+	          "delete ok"}},
+		{to_lost,
 	         {"gone pred #3", "changed #5", "live", "over", "settled", "create unknown", "list #9", "make-path ok",
-	          "sync ok", "barrier ok", "find ok", "watch no-node", "watch-mark no-node", "mark no-node", "delete ok",
-	          "down", "up"}},
-	        {to_leave,
-	         {"leave", "gone own #5", "gone pred #3", "changed #5", "live", "over", "settled", "create unknown", "list #9",
-	          "make-path no-node", "sync ok", "barrier ok", "find ok", "watch no-node", "watch-mark no-node",
-	          "mark no-node"}},
+	          "sync ok", "barrier ok", "find ok", "watch no-node", "watch-mark no-node", "mark no-node",
+	          "delete ok", "down", "up"}},
+		{to_leave,
+	         {"leave", "gone own #5", "gone pred #3", "changed #5", "live", "over", "settled", "create unknown",
+	          "list #9", "make-path no-node", "sync ok", "barrier ok", "find ok", "watch no-node",
+	          "watch-mark no-node", "mark no-node"}},
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
@@ -1561,19 +1471,19 @@ static void every_input_was_seen_in_every_state_where_it_can_come(void)
 		enum zkl__state state;
 		const char     *row;
 	} rows[] = {
-	        /* start leave up down expired | gone own, gone pred, changed | live over settled |
+		/* start leave up down expired | gone own, gone pred, changed | live over settled |
 	         * create list make-path sync barrier find watch watch-mark mark delete */
-	        {ZKL__IDLE, "xxxxx xxx xxx xxxxxxxxxx"},
-	        {ZKL__TRY, ".xxxx ... xxx .x.x......"}, /* an attempt begins with it: nothing else was asked */
-	        {ZKL__MAKE, ".xxxx xxx xxx xxxxxxxxxx"},
-	        {ZKL__JOIN, ".xxxx xxx xxx xxxxxxxxxx"},
-	        {ZKL__ADOPT, ".xxxx xxx xxx xxxxxxxxxx"},
-	        {ZKL__WAIT, ".xxxx xxx xxx xxxxxxxxxx"},
-	        {ZKL__RELIST, ".xxxx xxx xxx xxxxxxxxxx"},
-	        {ZKL__ENTITLED, ".xxxx xxx xxx xxxxxxxxxx"},
-	        {ZKL__HELD, ".xxxx xxx xxx xxxxxxxxxx"},
-	        {ZKL__LOST, ".xxxx xxx xxx xxxxxxxxxx"},
-	        {ZKL__LEAVE, ".xxxx xxx xxx xxxxxxxxxx"},
+		{ZKL__IDLE, "xxxxx xxx xxx xxxxxxxxxx"},
+		{ZKL__TRY, ".xxxx ... xxx .x.x......"}, /* an attempt begins with it: nothing else was asked */
+		{ZKL__MAKE, ".xxxx xxx xxx xxxxxxxxxx"},
+		{ZKL__JOIN, ".xxxx xxx xxx xxxxxxxxxx"},
+		{ZKL__ADOPT, ".xxxx xxx xxx xxxxxxxxxx"},
+		{ZKL__WAIT, ".xxxx xxx xxx xxxxxxxxxx"},
+		{ZKL__RELIST, ".xxxx xxx xxx xxxxxxxxxx"},
+		{ZKL__ENTITLED, ".xxxx xxx xxx xxxxxxxxxx"},
+		{ZKL__HELD, ".xxxx xxx xxx xxxxxxxxxx"},
+		{ZKL__LOST, ".xxxx xxx xxx xxxxxxxxxx"},
+		{ZKL__LEAVE, ".xxxx xxx xxx xxxxxxxxxx"},
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -1590,107 +1500,107 @@ static void every_input_was_seen_in_every_state_where_it_can_come(void)
 int main(int argc, char **argv)
 {
 	static const struct check_test tests[] = {
-	        TEST(free_lock_is_granted_after_one_round_trip),
-	        TEST(start_without_a_link_waits_for_it),
-	        TEST(start_without_a_link_is_left_without_a_trace),
-	        TEST(waiter_watches_its_own_node_before_the_predecessor),
-	        TEST(missing_directory_is_made_and_the_pair_sent_again),
-	        TEST(directory_that_somebody_else_made_is_as_good),
-	        TEST(directory_that_vanishes_again_is_made_again),
-	        TEST(missing_chroot_is_never_made),
-	        TEST(directory_that_may_not_be_made_fails),
-	        TEST(lost_make_path_is_sent_again),
-	        TEST(make_path_answered_twice_joins_once),
-	        TEST(create_that_is_not_permitted_fails_without_a_trace),
-	        TEST(list_that_is_not_permitted_fails_and_the_node_goes),
-	        TEST(create_that_exists_is_tried_again_three_times_with_another_name),
-	        TEST(contender_of_another_kind_blocks_and_is_logged_once),
-	        TEST(children_that_are_no_contenders_are_ignored),
-	        TEST(second_node_of_ours_is_deleted),
-	        TEST(contender_with_a_name_too_long_to_watch_fails),
-	        TEST(place_lost_before_the_list_is_queued_for_again),
-	        TEST(no_requeue_fails_when_the_place_is_lost),
-	        TEST(predecessor_gone_and_known_lowest_grants_without_a_read),
-	        TEST(predecessor_gone_and_not_known_lowest_lists_once),
-	        TEST(predecessor_gone_waits_for_the_watch_on_our_own_node),
-	        TEST(predecessor_gone_and_not_known_lowest_waits_for_our_own_watch_too),
-	        TEST(own_node_gone_before_the_predecessor_is_never_granted),
-	        TEST(predecessor_that_went_before_its_watch_counts_as_gone),
-	        TEST(mark_in_the_first_read_makes_us_next),
-	        TEST(mark_is_seen_by_a_change_and_a_read),
-	        TEST(change_without_the_mark_proves_nothing),
-	        TEST(change_behind_the_mark_is_watched_again),
-	        TEST(only_the_newest_read_of_the_predecessor_counts),
-	        TEST(older_list_is_ignored),
-	        TEST(strangers_nodes_mean_nothing),
-	        TEST(waiter_whose_node_is_gone_goes_to_the_tail),
-	        TEST(node_that_may_not_be_read_fails),
-	        TEST(our_turn_without_a_lease_proves_first),
-	        TEST(proof_that_comes_too_late_grants_nothing),
-	        TEST(lowest_in_the_list_without_a_lease_proves_first),
-	        TEST(list_without_a_lease_is_sent_together_with_a_proof),
-	        TEST(only_holder_and_next_want_the_lease),
-	        TEST(holder_of_a_free_lock_sets_its_watch_later_and_does_not_mark),
-	        TEST(holder_that_waited_marks_once),
-	        TEST(election_never_marks),
-	        TEST(mark_that_was_lost_is_repeated),
-	        TEST(mark_under_way_is_not_repeated),
-	        TEST(mark_is_not_sent_without_a_link),
-	        TEST(mark_that_is_refused_is_not_repeated),
-	        TEST(holder_whose_node_is_gone_loses_once),
-	        TEST(holder_whose_lease_is_over_keeps_its_node_until_it_leaves),
-	        TEST(lost_holder_whose_node_goes_has_nothing_to_delete),
-	        TEST(holder_watches_its_own_node_again_after_a_reconnect),
-	        TEST(holder_that_cannot_be_watched_is_logged_and_holds_on),
-	        TEST(token_counts_on_from_the_birth_of_the_directory),
-	        TEST(token_that_would_not_grow_is_refused),
-	        TEST(number_near_the_end_is_given_back),
-	        TEST(number_that_ran_over_is_given_back_by_its_name),
-	        TEST(child_whose_number_ran_over_ends_the_attempt),
-	        TEST(try_of_a_busy_lock_costs_a_read_and_writes_nothing),
-	        TEST(try_of_a_free_lock_joins),
-	        TEST(try_that_is_overtaken_after_its_create_leaves),
-	        TEST(try_without_a_directory_makes_it),
-	        TEST(try_near_the_end_of_the_sequence_creates_nothing),
-	        TEST(try_that_may_not_list_fails),
-	        TEST(try_asks_again_after_a_reconnect),
-	        TEST(lost_create_is_looked_for_behind_a_barrier),
-	        TEST(lost_create_that_was_not_made_is_made_anew),
-	        TEST(node_of_another_session_is_not_adopted),
-	        TEST(node_that_goes_before_it_is_found_is_made_anew),
-	        TEST(node_that_goes_after_it_is_found_is_queued_for_again),
-	        TEST(connection_that_breaks_while_adopting_begins_it_anew),
-	        TEST(list_of_the_old_connection_does_not_decide_a_lost_create),
-	        TEST(lost_create_is_not_decided_before_the_reconnect),
-	        TEST(create_that_ran_on_the_next_connection_is_known_by_its_reply),
-	        TEST(lost_create_of_an_expired_session_is_void),
-	        TEST(create_known_and_list_lost_lists_again),
-	        TEST(waiter_keeps_its_place_and_what_it_knows),
-	        TEST(predecessor_that_went_meanwhile_is_our_turn_if_it_was_the_lowest),
-	        TEST(events_of_the_gap_prove_nothing),
-	        TEST(watch_of_the_old_connection_does_not_stand_for_our_node),
-	        TEST(predecessor_gone_before_the_loss_is_asked_for_again),
-	        TEST(own_node_gone_is_believed_at_any_time),
-	        TEST(turn_that_came_before_the_loss_is_asked_for_again),
-	        TEST(waiter_of_an_expired_session_goes_to_the_tail),
-	        TEST(who_has_not_queued_yet_is_not_requeued_by_an_expiry),
-	        TEST(waiter_that_leaves_deletes_its_node),
-	        TEST(node_that_is_gone_already_is_as_good_as_deleted),
-	        TEST(delete_that_was_lost_is_sent_again),
-	        TEST(delete_under_way_is_not_sent_twice),
-	        TEST(release_without_a_link_deletes_after_the_reconnect),
-	        TEST(delete_that_is_refused_ends_with_an_error),
-	        TEST(expiry_ends_the_leaving),
-	        TEST(who_leaves_while_the_create_is_under_way_deletes_what_it_makes),
-	        TEST(who_leaves_before_it_queued_leaves_no_trace),
-	        TEST(who_leaves_while_the_create_is_lost_looks_for_it),
-	        TEST(who_leaves_looks_again_when_the_answer_is_lost),
-	        TEST(who_leaves_and_may_not_look_says_so),
-	        TEST(create_that_runs_on_the_next_connection_is_deleted_by_who_left),
-	        TEST(late_replies_after_leaving_mean_nothing),
-	        TEST(late_inputs_change_nothing),
-	        TEST(every_input_was_seen_in_every_state_where_it_can_come),
-	        {0}};
+		TEST(free_lock_is_granted_after_one_round_trip),
+		TEST(start_without_a_link_waits_for_it),
+		TEST(start_without_a_link_is_left_without_a_trace),
+		TEST(waiter_watches_its_own_node_before_the_predecessor),
+		TEST(missing_directory_is_made_and_the_pair_sent_again),
+		TEST(directory_that_somebody_else_made_is_as_good),
+		TEST(directory_that_vanishes_again_is_made_again),
+		TEST(missing_chroot_is_never_made),
+		TEST(directory_that_may_not_be_made_fails),
+		TEST(lost_make_path_is_sent_again),
+		TEST(make_path_answered_twice_joins_once),
+		TEST(create_that_is_not_permitted_fails_without_a_trace),
+		TEST(list_that_is_not_permitted_fails_and_the_node_goes),
+		TEST(create_that_exists_is_tried_again_three_times_with_another_name),
+		TEST(contender_of_another_kind_blocks_and_is_logged_once),
+		TEST(children_that_are_no_contenders_are_ignored),
+		TEST(second_node_of_ours_is_deleted),
+		TEST(contender_with_a_name_too_long_to_watch_fails),
+		TEST(place_lost_before_the_list_is_queued_for_again),
+		TEST(no_requeue_fails_when_the_place_is_lost),
+		TEST(predecessor_gone_and_known_lowest_grants_without_a_read),
+		TEST(predecessor_gone_and_not_known_lowest_lists_once),
+		TEST(predecessor_gone_waits_for_the_watch_on_our_own_node),
+		TEST(predecessor_gone_and_not_known_lowest_waits_for_our_own_watch_too),
+		TEST(own_node_gone_before_the_predecessor_is_never_granted),
+		TEST(predecessor_that_went_before_its_watch_counts_as_gone),
+		TEST(mark_in_the_first_read_makes_us_next),
+		TEST(mark_is_seen_by_a_change_and_a_read),
+		TEST(change_without_the_mark_proves_nothing),
+		TEST(change_behind_the_mark_is_watched_again),
+		TEST(only_the_newest_read_of_the_predecessor_counts),
+		TEST(older_list_is_ignored),
+		TEST(strangers_nodes_mean_nothing),
+		TEST(waiter_whose_node_is_gone_goes_to_the_tail),
+		TEST(node_that_may_not_be_read_fails),
+		TEST(our_turn_without_a_lease_proves_first),
+		TEST(proof_that_comes_too_late_grants_nothing),
+		TEST(lowest_in_the_list_without_a_lease_proves_first),
+		TEST(list_without_a_lease_is_sent_together_with_a_proof),
+		TEST(only_holder_and_next_want_the_lease),
+		TEST(holder_of_a_free_lock_sets_its_watch_later_and_does_not_mark),
+		TEST(holder_that_waited_marks_once),
+		TEST(election_never_marks),
+		TEST(mark_that_was_lost_is_repeated),
+		TEST(mark_under_way_is_not_repeated),
+		TEST(mark_is_not_sent_without_a_link),
+		TEST(mark_that_is_refused_is_not_repeated),
+		TEST(holder_whose_node_is_gone_loses_once),
+		TEST(holder_whose_lease_is_over_keeps_its_node_until_it_leaves),
+		TEST(lost_holder_whose_node_goes_has_nothing_to_delete),
+		TEST(holder_watches_its_own_node_again_after_a_reconnect),
+		TEST(holder_that_cannot_be_watched_is_logged_and_holds_on),
+		TEST(token_counts_on_from_the_birth_of_the_directory),
+		TEST(token_that_would_not_grow_is_refused),
+		TEST(number_near_the_end_is_given_back),
+		TEST(number_that_ran_over_is_given_back_by_its_name),
+		TEST(child_whose_number_ran_over_ends_the_attempt),
+		TEST(try_of_a_busy_lock_costs_a_read_and_writes_nothing),
+		TEST(try_of_a_free_lock_joins),
+		TEST(try_that_is_overtaken_after_its_create_leaves),
+		TEST(try_without_a_directory_makes_it),
+		TEST(try_near_the_end_of_the_sequence_creates_nothing),
+		TEST(try_that_may_not_list_fails),
+		TEST(try_asks_again_after_a_reconnect),
+		TEST(lost_create_is_looked_for_behind_a_barrier),
+		TEST(lost_create_that_was_not_made_is_made_anew),
+		TEST(node_of_another_session_is_not_adopted),
+		TEST(node_that_goes_before_it_is_found_is_made_anew),
+		TEST(node_that_goes_after_it_is_found_is_queued_for_again),
+		TEST(connection_that_breaks_while_adopting_begins_it_anew),
+		TEST(list_of_the_old_connection_does_not_decide_a_lost_create),
+		TEST(lost_create_is_not_decided_before_the_reconnect),
+		TEST(create_that_ran_on_the_next_connection_is_known_by_its_reply),
+		TEST(lost_create_of_an_expired_session_is_void),
+		TEST(create_known_and_list_lost_lists_again),
+		TEST(waiter_keeps_its_place_and_what_it_knows),
+		TEST(predecessor_that_went_meanwhile_is_our_turn_if_it_was_the_lowest),
+		TEST(events_of_the_gap_prove_nothing),
+		TEST(watch_of_the_old_connection_does_not_stand_for_our_node),
+		TEST(predecessor_gone_before_the_loss_is_asked_for_again),
+		TEST(own_node_gone_is_believed_at_any_time),
+		TEST(turn_that_came_before_the_loss_is_asked_for_again),
+		TEST(waiter_of_an_expired_session_goes_to_the_tail),
+		TEST(who_has_not_queued_yet_is_not_requeued_by_an_expiry),
+		TEST(waiter_that_leaves_deletes_its_node),
+		TEST(node_that_is_gone_already_is_as_good_as_deleted),
+		TEST(delete_that_was_lost_is_sent_again),
+		TEST(delete_under_way_is_not_sent_twice),
+		TEST(release_without_a_link_deletes_after_the_reconnect),
+		TEST(delete_that_is_refused_ends_with_an_error),
+		TEST(expiry_ends_the_leaving),
+		TEST(who_leaves_while_the_create_is_under_way_deletes_what_it_makes),
+		TEST(who_leaves_before_it_queued_leaves_no_trace),
+		TEST(who_leaves_while_the_create_is_lost_looks_for_it),
+		TEST(who_leaves_looks_again_when_the_answer_is_lost),
+		TEST(who_leaves_and_may_not_look_says_so),
+		TEST(create_that_runs_on_the_next_connection_is_deleted_by_who_left),
+		TEST(late_replies_after_leaving_mean_nothing),
+		TEST(late_inputs_change_nothing),
+		TEST(every_input_was_seen_in_every_state_where_it_can_come),
+		{0}};
 
 	return check_main("contender", tests, argc, argv);
 }

@@ -23,6 +23,7 @@ static void begin_with(double margin, double heartbeat, double tick)
 
 	zkl__lease_begin(&lease, &options);
 	zkl__lease_set_timeout(&lease, ns(24));
+	zkl__lease_wake(&lease, ns(epoch));
 }
 
 static void begin(void)
@@ -34,6 +35,7 @@ static void begin(void)
 static void proof(double sent, double replied)
 {
 	zkl__lease_add_proof(&lease, ns(epoch + sent), ns(epoch + replied));
+	zkl__lease_note_wait(&lease, ns(epoch + sent), ns(epoch + replied));
 }
 
 static void beats(double from, double to, double each)
@@ -207,30 +209,104 @@ static void gap_of_a_third_is_no_stall_and_more_is(void)
 	CHECK_SECONDS(deadline(), 9);
 }
 
-static void stall_is_remembered_until_a_rest(void)
+/* Then what the leader has heard of behind the stall is old enough to be in a report. */
+static void after_a_stall_one_proof_counts_when_proofs_have_flowed_for_the_time_of_a_report(void)
 {
 	begin();
 	proof(0, 9);
-	proof(9, 17); /* 9 s later; and replies so late that no pairs come of them */
-	proof(13, 17);
+	proof(9, 16.5); /* 9 s later; and replies so late that no pairs come of them */
 	CHECK_SECONDS(deadline(), 9);
-	proof(15.9, 17);
-	CHECK_SECONDS(deadline(), 9); /* still the first one */
-	proof(23, 23.01);
-	CHECK_SECONDS(deadline(), 23);
-	proof(24, 24.01);
-	CHECK_SECONDS(deadline(), 9 + 23);
+	proof(15.9, 16.5);
+	CHECK_SECONDS(deadline(), 9);
+	proof(16, 16.5);
+	CHECK_SECONDS(deadline(), 25);
+}
+
+static void answer_that_takes_more_than_a_third_is_a_gap_too(void)
+{
+	begin();
+	proof(0, 8.5); /* a client that waits for an answer does not ping */
+	proof(8, 9.6);
+	CHECK_SECONDS(deadline(), 9);
+	proof(15.6, 23);
+	CHECK_SECONDS(deadline(), 23); /* only by the pair (0, 15.6) */
+	proof(20, 27);
+	proof(23.4, 27);
+	CHECK_SECONDS(deadline(), 8 + 23);
+	proof(23.6, 27); /* the time of a report after 8.5 and a third */
+	CHECK_SECONDS(deadline(), 32.6);
 }
 
 /* ---- rest ---------------------------------------------------------------------------------------------------------------------- */
+
+static void rest(double at)
+{
+	zkl__lease_rest(&lease, ns(epoch + at));
+}
+
+static void wake(double at)
+{
+	zkl__lease_wake(&lease, ns(epoch + at));
+}
 
 static void after_a_rest_one_proof_counts_again(void)
 {
 	begin();
 	beats(0, 20, 4);
-	zkl__lease_rest(&lease);
+	rest(21);
 	proof(200, 200.01);
 	CHECK_SECONDS(deadline(), 209);
+}
+
+static void rest_does_not_forget_a_stall_before_it(void)
+{
+	begin();
+	beats(0, 20, 4);
+	proof(36, 36.01); /* 16 s */
+	rest(36.1);       /* released, and at once taken again */
+	proof(36.1, 36.2);
+	CHECK_SECONDS(deadline(), 20 + 23);
+	wake(36.2);
+	proof(38, 38.01);
+	CHECK_SECONDS(deadline(), 20 + 23);
+	begin();
+	beats(0, 20, 4);
+	rest(36); /* released before any proof came */
+	proof(36, 36.2);
+	CHECK_SECONDS(deadline(), 20 + 23);
+	/* and long after it one proof will do */
+	proof(50, 50.1);
+	CHECK_SECONDS(deadline(), 36 + 23);
+	proof(200, 200.1);
+	CHECK_SECONDS(deadline(), 209);
+}
+
+static void stall_right_behind_the_first_grant_is_seen(void)
+{
+	begin_with(0, 0, 0);
+	rest(0);
+	proof(0, 7.5); /* answered too late for a pair */
+	wake(7.6);
+	proof(16, 16.1); /* stalled for 8.4 s, 16 s without a packet */
+	CHECK_SECONDS(deadline(), 23);
+	begin();
+	rest(0);
+	proof(0, 0.01);
+	wake(0.02);
+	proof(6.9, 6.91);
+	CHECK_SECONDS(deadline(), 15.9);
+}
+
+static void heartbeat_of_who_becomes_next_after_a_long_rest_counts_alone(void)
+{
+	begin();
+	rest(0);
+	proof(0, 0.01);
+	wake(500);
+	proof(500, 500.01);
+	CHECK_SECONDS(deadline(), 509);
+	proof(508.1, 508.2); /* and from then on the heartbeats must flow */
+	CHECK_SECONDS(deadline(), 500 + 23);
 }
 
 /* ---- T --------------------------------------------------------------------------------------------------------------------------- */
@@ -244,6 +320,23 @@ static void shorter_timeout_applies_to_old_proofs(void)
 	CHECK_SECONDS(deadline(), 44.5);
 	zkl__lease_set_timeout(&lease, ns(24)); /* the least of the session's life stays */
 	CHECK_SECONDS(deadline(), 44.5);
+}
+
+/* The client pings by the timeout that its present server granted, the leader may count by the least. */
+static void one_proof_does_not_count_while_the_pings_come_by_a_longer_timeout(void)
+{
+	begin();
+	zkl__lease_set_timeout(&lease, ns(72));
+	proof(0, 0.01);
+	CHECK(deadline() < 0);
+	proof(7.1, 7.2);
+	CHECK_SECONDS(deadline(), 7.1 + 15);
+	zkl__lease_set_timeout(&lease, ns(24));
+	proof(100, 100.1);
+	CHECK_SECONDS(deadline(), 7.1 + 23);
+	proof(104, 107.1);
+	proof(107, 107.1);
+	CHECK_SECONDS(deadline(), 116);
 }
 
 static void new_session_has_neither_lease_nor_timeout(void)
@@ -427,8 +520,8 @@ static void options_that_are_accepted_give_the_lease_they_promise(void)
 		at -= o.heartbeat_ns;
 		/* The ring keeps one proof in T/24. */
 		if (zkl__lease_deadline(&lease) < at + ns(24) - (o.margin_ns ? o.margin_ns : ns(9)) - NS) {
-			FAIL("margin %" PRId64 " heartbeat %" PRId64 " tick %" PRId64 ": lease of %" PRId64, o.margin_ns,
-			     o.heartbeat_ns, o.tick_ns, zkl__lease_deadline(&lease) - at);
+			FAIL("margin %" PRId64 " heartbeat %" PRId64 " tick %" PRId64 ": lease of %" PRId64,
+			     o.margin_ns, o.heartbeat_ns, o.tick_ns, zkl__lease_deadline(&lease) - at);
 			return;
 		}
 	}
@@ -451,7 +544,7 @@ static void deadline_falls_only_with_the_timeout(void)
 			now += check_below(&seed, 10) ? check_below(&seed, 5 * NS) : check_below(&seed, 20 * NS);
 			sent = now - check_below(&seed, 4 * NS);
 			if (check_below(&seed, 20) == 0)
-				zkl__lease_rest(&lease);
+				zkl__lease_rest(&lease, now);
 			if (check_below(&seed, 50) == 0) {
 				zkl__lease_set_timeout(&lease, ns(12) + check_below(&seed, 20 * NS));
 				before = 0;
@@ -476,9 +569,9 @@ static void deadline_falls_only_with_the_timeout(void)
  * last report before it is all that the leader ever hears. */
 struct model {
 	uint64_t seed;
-	int64_t  tick, phase;      /* of the reports */
-	int64_t  late[400];        /* how late the leader asks for each */
-	int64_t  packets[400];     /* when the follower heard the client */
+	int64_t  tick, phase;  /* of the reports */
+	int64_t  late[400];    /* how late the leader asks for each */
+	int64_t  packets[400]; /* when the follower heard the client */
 	unsigned packet_count;
 	int64_t  now, stall_begin, stall_end;
 	int64_t  least_slack;
@@ -558,6 +651,7 @@ static int64_t prove(struct model *m, bool may_stall)
 	m->packets[m->packet_count++] = sent;
 	replied = run_until(m, sent + trip, may_stall);
 	zkl__lease_add_proof(&lease, sent, replied);
+	zkl__lease_note_wait(&lease, sent, replied);
 	slack = touched(m, committed) + t - zkl__lease_deadline(&lease);
 	if (slack < m->least_slack)
 		m->least_slack = slack;
@@ -592,22 +686,27 @@ static void lease_ends_before_any_leader_can_give_the_session_up(void)
 		begin_model(&m, round);
 		begin_model_lease(&m);
 		for (int i = 0; i < steps; i++) {
-			int64_t slack = prove(&m, true);
+			int64_t slack = prove(&m, true), next;
 
+			if (i == 0) /* granted: from now on heartbeats flow */
+				zkl__lease_wake(&lease, m.now);
 			if (slack < 0) {
 				FAIL("seed %" PRIu64 ", proof %d: the lease ends %" PRId64 " ms too late", round, i,
 				     -slack / 1000000);
 				return;
 			}
+			if (lease.heard_ns == m.now) /* a heartbeat is sent at once */
+				continue;
 			if (check_below(&m.seed, 8) == 0) { /* something that proves nothing, but is heard */
 				run_until(&m, m.now + check_below(&m.seed, ns(1)), true);
 				m.packets[m.packet_count++] = m.now;
 			}
 			/* The next heartbeat, or a proof of another lock before it. */
-			run_until(&m,
-			          check_below(&m.seed, 6) ? m.now + zkl__lease_beat_interval(&lease)
-			                                  : m.now + check_below(&m.seed, ns(4)),
-			          true);
+			next = lease.newest_ns + zkl__lease_beat_interval(&lease);
+			if (next > m.now)
+				run_until(&m,
+				          check_below(&m.seed, 6) ? next : m.now + check_below(&m.seed, next - m.now),
+				          true);
 		}
 		least = m.least_slack < least ? m.least_slack : least;
 	}
@@ -618,37 +717,42 @@ static void lease_ends_before_any_leader_can_give_the_session_up(void)
 int main(int argc, char **argv)
 {
 	static const struct check_test tests[] = {
-	        TEST(no_proof_is_no_lease),
-	        TEST(first_proof_of_an_idle_session_is_worth_three_eighths),
-	        TEST(time_runs_from_the_send_and_not_from_the_reply),
-	        TEST(flow_without_gaps_moves_the_deadline_on_before_the_first_pair),
-	        TEST(pair_is_worth_twenty_three_twenty_fourths_of_its_first),
-	        TEST(pair_needs_its_first_answered_seven_seconds_before_the_second_is_sent),
-	        TEST(tick_that_is_known_makes_pairs_of_nearer_proofs),
-	        TEST(tick_larger_than_the_session_can_have_is_taken_as_half_the_timeout),
-	        TEST(steady_state_is_five_eighths_after_the_newest_proof),
-	        TEST(margin_that_is_asked_for_shortens_the_lease),
-	        TEST(margin_never_becomes_smaller_than_the_least_when_the_servers_shorten_the_timeout),
-	        TEST(after_a_stall_only_pairs_count),
-	        TEST(gap_of_a_third_is_no_stall_and_more_is),
-	        TEST(stall_is_remembered_until_a_rest),
-	        TEST(after_a_rest_one_proof_counts_again),
-	        TEST(shorter_timeout_applies_to_old_proofs),
-	        TEST(new_session_has_neither_lease_nor_timeout),
-	        TEST(begin_may_take_the_options_that_the_lease_has),
-	        TEST(older_proof_that_is_answered_later_takes_nothing_away),
-	        TEST(burst_of_proofs_keeps_the_older_ones),
-	        TEST(two_proofs_sent_at_once_count_as_one),
-	        TEST(heartbeat_is_quick_until_the_first_pair),
-	        TEST(heartbeat_that_is_asked_for_is_kept),
-	        TEST(proofs_are_overdue_a_sixth_after_the_heartbeat_was_due),
-	        TEST(defaults_fit_every_timeout),
-	        TEST(margin_too_small_is_refused_with_the_least_one),
-	        TEST(heartbeat_and_margin_out_of_range_are_refused),
-	        TEST(options_that_are_accepted_give_the_lease_they_promise),
-	        TEST(deadline_falls_only_with_the_timeout),
-	        TEST(lease_ends_before_any_leader_can_give_the_session_up),
-	        {0}};
+		TEST(no_proof_is_no_lease),
+		TEST(first_proof_of_an_idle_session_is_worth_three_eighths),
+		TEST(time_runs_from_the_send_and_not_from_the_reply),
+		TEST(flow_without_gaps_moves_the_deadline_on_before_the_first_pair),
+		TEST(pair_is_worth_twenty_three_twenty_fourths_of_its_first),
+		TEST(pair_needs_its_first_answered_seven_seconds_before_the_second_is_sent),
+		TEST(tick_that_is_known_makes_pairs_of_nearer_proofs),
+		TEST(tick_larger_than_the_session_can_have_is_taken_as_half_the_timeout),
+		TEST(steady_state_is_five_eighths_after_the_newest_proof),
+		TEST(margin_that_is_asked_for_shortens_the_lease),
+		TEST(margin_never_becomes_smaller_than_the_least_when_the_servers_shorten_the_timeout),
+		TEST(after_a_stall_only_pairs_count),
+		TEST(gap_of_a_third_is_no_stall_and_more_is),
+		TEST(after_a_stall_one_proof_counts_when_proofs_have_flowed_for_the_time_of_a_report),
+		TEST(answer_that_takes_more_than_a_third_is_a_gap_too),
+		TEST(after_a_rest_one_proof_counts_again),
+		TEST(rest_does_not_forget_a_stall_before_it),
+		TEST(stall_right_behind_the_first_grant_is_seen),
+		TEST(heartbeat_of_who_becomes_next_after_a_long_rest_counts_alone),
+		TEST(shorter_timeout_applies_to_old_proofs),
+		TEST(one_proof_does_not_count_while_the_pings_come_by_a_longer_timeout),
+		TEST(new_session_has_neither_lease_nor_timeout),
+		TEST(begin_may_take_the_options_that_the_lease_has),
+		TEST(older_proof_that_is_answered_later_takes_nothing_away),
+		TEST(burst_of_proofs_keeps_the_older_ones),
+		TEST(two_proofs_sent_at_once_count_as_one),
+		TEST(heartbeat_is_quick_until_the_first_pair),
+		TEST(heartbeat_that_is_asked_for_is_kept),
+		TEST(proofs_are_overdue_a_sixth_after_the_heartbeat_was_due),
+		TEST(defaults_fit_every_timeout),
+		TEST(margin_too_small_is_refused_with_the_least_one),
+		TEST(heartbeat_and_margin_out_of_range_are_refused),
+		TEST(options_that_are_accepted_give_the_lease_they_promise),
+		TEST(deadline_falls_only_with_the_timeout),
+		TEST(lease_ends_before_any_leader_can_give_the_session_up),
+		{0}};
 
 	return check_main("lease", tests, argc, argv);
 }

@@ -33,7 +33,7 @@ static void read_data(const char *data, size_t len)
 	zkl__node_data_read(data, len, id, &own, &own_len);
 }
 
-#define READ(literal) read_data(literal, sizeof literal - 1)
+#define READ(literal)      read_data(literal, sizeof literal - 1)
 #define IS_MARKED(literal) zkl__node_data_is_marked(literal, sizeof literal - 1)
 
 /* ---- print ---------------------------------------------------------------------------------------------------------------- */
@@ -191,7 +191,8 @@ static void random_bytes_are_read_without_harm(void)
 	uint64_t seed = 5;
 
 	for (int round = 0; round < 20000; round++) {
-		static const char *const pieces[] = {"zklock 1\n", "\n", "id=", "mark=lowest", "=", "\n\n", "x", "\xff"};
+		static const char *const pieces[] = {"zklock 1\n", "\n",   "id=", "mark=lowest",
+		                                     "=",          "\n\n", "x",   "\xff"};
 		char                     data[200];
 		size_t                   used = 0;
 		char                    *copy;
@@ -223,22 +224,21 @@ static void printable_is_cut_to_its_buffer(void)
 
 int main(int argc, char **argv)
 {
-	static const struct check_test tests[] = {
-	        TEST(data_says_who_it_is),
-	        TEST(mark_stands_in_the_head),
-	        TEST(own_data_follows_byte_by_byte),
-	        TEST(head_of_the_longest_identity_fits_with_the_most_data),
-	        TEST(data_that_does_not_fit_is_cut_behind_its_head),
-	        TEST(mark_counts_only_in_the_head),
-	        TEST(foreign_data_is_never_marked),
-	        TEST(unknown_keys_are_skipped),
-	        TEST(foreign_data_is_shown_escaped_and_is_all_its_own),
-	        TEST(head_without_an_end_is_foreign),
-	        TEST(id_in_the_own_data_does_not_count),
-	        TEST(id_is_escaped_and_cut),
-	        TEST(random_bytes_are_read_without_harm),
-	        TEST(printable_is_cut_to_its_buffer),
-	        {0}};
+	static const struct check_test tests[] = {TEST(data_says_who_it_is),
+	                                          TEST(mark_stands_in_the_head),
+	                                          TEST(own_data_follows_byte_by_byte),
+	                                          TEST(head_of_the_longest_identity_fits_with_the_most_data),
+	                                          TEST(data_that_does_not_fit_is_cut_behind_its_head),
+	                                          TEST(mark_counts_only_in_the_head),
+	                                          TEST(foreign_data_is_never_marked),
+	                                          TEST(unknown_keys_are_skipped),
+	                                          TEST(foreign_data_is_shown_escaped_and_is_all_its_own),
+	                                          TEST(head_without_an_end_is_foreign),
+	                                          TEST(id_in_the_own_data_does_not_count),
+	                                          TEST(id_is_escaped_and_cut),
+	                                          TEST(random_bytes_are_read_without_harm),
+	                                          TEST(printable_is_cut_to_its_buffer),
+	                                          {0}};
 
 	return check_main("node_data", tests, argc, argv);
 }

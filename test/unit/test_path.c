@@ -20,11 +20,27 @@ static const char *verdict(const char *path, const char *chroot)
 
 static void good_paths_pass(void)
 {
-	static const char *const good[] = {
-	        "/a", "/locks/job", "/a/b/c/d/e/f", "/a.b", "/...", "/.a", "/a..", "/ a b", "/a:b,c;d=e", "/zookeeper2",
-	        "/a/zookeeper", "/zookeepe", "/\xc3\xa4\xc3\xb6", "/\xe2\x82\xac", "/\xf0\x9f\x98\x80", "/~",
-	        "/\xc2\xa0" /* U+00A0 */, "/\xed\x9f\xbf" /* U+D7FF */, "/\xef\xa4\x80" /* U+F900 */,
-	        "/\xef\xbf\xaf" /* U+FFEF */, "/\xf4\x8f\xbf\xbf" /* U+10FFFF */};
+	static const char *const good[] = {"/a",
+	                                   "/locks/job",
+	                                   "/a/b/c/d/e/f",
+	                                   "/a.b",
+	                                   "/...",
+	                                   "/.a",
+	                                   "/a..",
+	                                   "/ a b",
+	                                   "/a:b,c;d=e",
+	                                   "/zookeeper2",
+	                                   "/a/zookeeper",
+	                                   "/zookeepe",
+	                                   "/\xc3\xa4\xc3\xb6",
+	                                   "/\xe2\x82\xac",
+	                                   "/\xf0\x9f\x98\x80",
+	                                   "/~",
+	                                   "/\xc2\xa0" /* U+00A0 */,
+	                                   "/\xed\x9f\xbf" /* U+D7FF */,
+	                                   "/\xef\xa4\x80" /* U+F900 */,
+	                                   "/\xef\xbf\xaf" /* U+FFEF */,
+	                                   "/\xf4\x8f\xbf\xbf" /* U+10FFFF */};
 
 	for (size_t i = 0; i < COUNT(good); i++)
 		CHECK_STR(verdict(good[i], ""), "");
@@ -35,41 +51,41 @@ static void bad_path_is_refused_with_the_rule_that_it_breaks(void)
 	static const struct {
 		const char *path, *rule;
 	} bad[] = {
-	        {NULL, "is empty"},
-	        {"", "is empty"},
-	        {"/", "is the root"},
-	        {"locks/a", "must begin with a slash"},
-	        {" /a", "must begin with a slash"},
-	        {"/a/", "must not end with a slash"},
-	        {"/a//b", "has an empty part (//)"},
-	        {"//a", "has an empty part (//)"},
-	        {"//", "has an empty part (//)"},
-	        {"/a/./b", "must not have a part . or .."},
-	        {"/a/../b", "must not have a part . or .."},
-	        {"/.", "must not have a part . or .."},
-	        {"/..", "must not have a part . or .."},
-	        {"/a/..", "must not have a part . or .."},
-	        {"/a\nb", "has a byte that is not printable UTF-8"},
-	        {"/a\tb", "has a byte that is not printable UTF-8"},
-	        {"/a\x7f", "has a byte that is not printable UTF-8"},
-	        {"/\x80", "has a byte that is not printable UTF-8"},
-	        {"/\xff", "has a byte that is not printable UTF-8"},
-	        {"/\xc3", "has a byte that is not printable UTF-8"},         /* cut */
-	        {"/\xc3/b", "has a byte that is not printable UTF-8"},
-	        {"/\xe2\x82", "has a byte that is not printable UTF-8"},
-	        {"/\xc0\xaf", "has a byte that is not printable UTF-8"},     /* a slash, overlong */
-	        {"/\xe0\x80\xaf", "has a byte that is not printable UTF-8"},
-	        {"/\xf0\x80\x80\xaf", "has a byte that is not printable UTF-8"},
-	        {"/\xc2\x85", "has a byte that is not printable UTF-8"},     /* U+0085, a control character */
-	        {"/\xed\xa0\x80", "has a byte that is not printable UTF-8"}, /* U+D800, a surrogate */
-	        {"/\xee\x80\x80", "has a byte that is not printable UTF-8"}, /* U+E000, private use */
-	        {"/\xef\xa3\xbf", "has a byte that is not printable UTF-8"}, /* U+F8FF */
-	        {"/\xef\xbf\xb0", "has a byte that is not printable UTF-8"}, /* U+FFF0 */
-	        {"/\xef\xbf\xbf", "has a byte that is not printable UTF-8"},
-	        {"/\xf4\x90\x80\x80", "has a byte that is not printable UTF-8"}, /* beyond U+10FFFF */
-	        {"/\xf8\x88\x80\x80\x80", "has a byte that is not printable UTF-8"},
-	        {"/zookeeper", "lies in /zookeeper, which is ZooKeeper's own"},
-	        {"/zookeeper/quota", "lies in /zookeeper, which is ZooKeeper's own"},
+		{NULL, "is empty"},
+		{"", "is empty"},
+		{"/", "is the root"},
+		{"locks/a", "must begin with a slash"},
+		{" /a", "must begin with a slash"},
+		{"/a/", "must not end with a slash"},
+		{"/a//b", "has an empty part (//)"},
+		{"//a", "has an empty part (//)"},
+		{"//", "has an empty part (//)"},
+		{"/a/./b", "must not have a part . or .."},
+		{"/a/../b", "must not have a part . or .."},
+		{"/.", "must not have a part . or .."},
+		{"/..", "must not have a part . or .."},
+		{"/a/..", "must not have a part . or .."},
+		{"/a\nb", "has a byte that is not printable UTF-8"},
+		{"/a\tb", "has a byte that is not printable UTF-8"},
+		{"/a\x7f", "has a byte that is not printable UTF-8"},
+		{"/\x80", "has a byte that is not printable UTF-8"},
+		{"/\xff", "has a byte that is not printable UTF-8"},
+		{"/\xc3", "has a byte that is not printable UTF-8"}, /* cut */
+		{"/\xc3/b", "has a byte that is not printable UTF-8"},
+		{"/\xe2\x82", "has a byte that is not printable UTF-8"},
+		{"/\xc0\xaf", "has a byte that is not printable UTF-8"}, /* a slash, overlong */
+		{"/\xe0\x80\xaf", "has a byte that is not printable UTF-8"},
+		{"/\xf0\x80\x80\xaf", "has a byte that is not printable UTF-8"},
+		{"/\xc2\x85", "has a byte that is not printable UTF-8"},     /* U+0085, a control character */
+		{"/\xed\xa0\x80", "has a byte that is not printable UTF-8"}, /* U+D800, a surrogate */
+		{"/\xee\x80\x80", "has a byte that is not printable UTF-8"}, /* U+E000, private use */
+		{"/\xef\xa3\xbf", "has a byte that is not printable UTF-8"}, /* U+F8FF */
+		{"/\xef\xbf\xb0", "has a byte that is not printable UTF-8"}, /* U+FFF0 */
+		{"/\xef\xbf\xbf", "has a byte that is not printable UTF-8"},
+		{"/\xf4\x90\x80\x80", "has a byte that is not printable UTF-8"}, /* beyond U+10FFFF */
+		{"/\xf8\x88\x80\x80\x80", "has a byte that is not printable UTF-8"},
+		{"/zookeeper", "lies in /zookeeper, which is ZooKeeper's own"},
+		{"/zookeeper/quota", "lies in /zookeeper, which is ZooKeeper's own"},
 	};
 
 	for (size_t i = 0; i < COUNT(bad); i++) {
@@ -131,16 +147,15 @@ static void message_names_what_was_wrong(void)
 
 int main(int argc, char **argv)
 {
-	static const struct check_test tests[] = {
-	        TEST(good_paths_pass),
-	        TEST(bad_path_is_refused_with_the_rule_that_it_breaks),
-	        TEST(message_shows_the_path_in_one_line_of_ascii),
-	        TEST(length_is_limited_with_the_chroot_included),
-	        TEST(names_of_zookeeper_are_free_below_a_chroot),
-	        TEST(nothing_lies_below_a_chroot_in_zookeepers_own_nodes),
-	        TEST(error_may_be_not_wanted),
-	        TEST(message_names_what_was_wrong),
-	        {0}};
+	static const struct check_test tests[] = {TEST(good_paths_pass),
+	                                          TEST(bad_path_is_refused_with_the_rule_that_it_breaks),
+	                                          TEST(message_shows_the_path_in_one_line_of_ascii),
+	                                          TEST(length_is_limited_with_the_chroot_included),
+	                                          TEST(names_of_zookeeper_are_free_below_a_chroot),
+	                                          TEST(nothing_lies_below_a_chroot_in_zookeepers_own_nodes),
+	                                          TEST(error_may_be_not_wanted),
+	                                          TEST(message_names_what_was_wrong),
+	                                          {0}};
 
 	return check_main("path", tests, argc, argv);
 }

@@ -47,31 +47,31 @@ static void sequence_is_the_number_in_exactly_the_last_ten_digits(void)
 		const char *name;
 		int64_t     sequence;
 	} cases[] = {
-	        {A "-lock-0000000000", 0},
-	        {A "-lock-0000000005", 5},
-	        {A "-lock-2147483647", INT32_MAX},
-	        {A "-latch-0000000017", 17},                              /* Curator's LeaderLatch */
-	        {"lock-0000000042", 42},                                  /* Curator without protection */
-	        {"6b1fd0b0fe9b4ac39a5eb9fbd6bb4a35__lock__0000000023", 23}, /* kazoo */
-	        {"6b1fd0b0fe9b4ac39a5eb9fbd6bb4a35__rlock__0000000024", 24},
-	        {"x-184236-0000000009", 9}, /* ZooKeeper's own C recipe */
-	        {"0000000003", 3},          /* nothing but the number */
-	        {"-0000000003", 3},
-	        {"node70000000003", 3}, /* more digits than ten: the rest belongs to the prefix */
-	        {"900000000010000000004", 4},
-	        /* too few */
-	        {"", -1},
-	        {"lock-", -1},
-	        {"lock", -1},
-	        {"lock-000000005", -1},
-	        {"lock-5", -1},
-	        {"5", -1},
-	        {"lock-0000000005 ", -1},
-	        {"lock-0000000005x", -1},
-	        {"lock-00000x0005", -1},
-	        {"lock-00000-0005", -1},
-	        {"lock-0000000005-meta", -1},
-	        {"lock-\xd9\xa0\xd9\xa0\xd9\xa0\xd9\xa0\xd9\xa0", -1}, /* digits of another script */
+		{A "-lock-0000000000", 0},
+		{A "-lock-0000000005", 5},
+		{A "-lock-2147483647", INT32_MAX},
+		{A "-latch-0000000017", 17},                                /* Curator's LeaderLatch */
+		{"lock-0000000042", 42},                                    /* Curator without protection */
+		{"6b1fd0b0fe9b4ac39a5eb9fbd6bb4a35__lock__0000000023", 23}, /* kazoo */
+		{"6b1fd0b0fe9b4ac39a5eb9fbd6bb4a35__rlock__0000000024", 24},
+		{"x-184236-0000000009", 9}, /* ZooKeeper's own C recipe */
+		{"0000000003", 3},          /* nothing but the number */
+		{"-0000000003", 3},
+		{"node70000000003", 3}, /* more digits than ten: the rest belongs to the prefix */
+		{"900000000010000000004", 4},
+		/* too few */
+		{"", -1},
+		{"lock-", -1},
+		{"lock", -1},
+		{"lock-000000005", -1},
+		{"lock-5", -1},
+		{"5", -1},
+		{"lock-0000000005 ", -1},
+		{"lock-0000000005x", -1},
+		{"lock-00000x0005", -1},
+		{"lock-00000-0005", -1},
+		{"lock-0000000005-meta", -1},
+		{"lock-\xd9\xa0\xd9\xa0\xd9\xa0\xd9\xa0\xd9\xa0", -1}, /* digits of another script */
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++)
@@ -82,11 +82,18 @@ static void sequence_is_the_number_in_exactly_the_last_ten_digits(void)
 static void sequence_that_ran_over_is_recognised_in_each_form(void)
 {
 	static const char *const names[] = {
-	        A "-lock--2147483648", A "-lock--2147483647", A "-lock--1000000000",
-	        A "-lock--999999999",  A "-lock--000000005",  A "-lock--000000001",
-	        "--2147483648",        "--000000005",
-	        /* behind a prefix that does not end with a dash only the size of the number tells */
-	        "uuid__lock__-2147483648", "x2147483648", "x9999999999",
+		A "-lock--2147483648",
+		A "-lock--2147483647",
+		A "-lock--1000000000",
+		A "-lock--999999999",
+		A "-lock--000000005",
+		A "-lock--000000001",
+		"--2147483648",
+		"--000000005",
+		/* behind a prefix that does not end with a dash only the size of the number tells */
+		"uuid__lock__-2147483648",
+		"x2147483648",
+		"x9999999999",
 	};
 
 	for (size_t i = 0; i < COUNT(names); i++)
@@ -159,9 +166,8 @@ static void order_is_by_number_and_not_by_name(void)
 
 static void predecessor_is_the_highest_of_those_before_us(void)
 {
-	struct zkl__queue queue =
-	        LOOK(A "-lock-0000000007", C "-lock-0000000003", B "-lock-0000000008", A "-lock-0000000005",
-	             C "-lock-0000000009", A "-lock-0000000006");
+	struct zkl__queue queue = LOOK(A "-lock-0000000007", C "-lock-0000000003", B "-lock-0000000008",
+	                               A "-lock-0000000005", C "-lock-0000000009", A "-lock-0000000006");
 
 	CHECK_INT(queue.contenders, 6);
 	CHECK_INT(queue.ahead, 4);
@@ -316,26 +322,25 @@ static void random_directories_are_counted_right(void)
 
 int main(int argc, char **argv)
 {
-	static const struct check_test tests[] = {
-	        TEST(our_name_is_curators_protected_name),
-	        TEST(sequence_is_the_number_in_exactly_the_last_ten_digits),
-	        TEST(sequence_that_ran_over_is_recognised_in_each_form),
-	        TEST(child_whose_number_ran_over_is_not_counted),
-	        TEST(limit_of_the_sequence_lies_well_before_2_to_the_31),
-	        TEST(empty_directory_has_nobody),
-	        TEST(alone_we_are_lowest),
-	        TEST(order_is_by_number_and_not_by_name),
-	        TEST(predecessor_is_the_highest_of_those_before_us),
-	        TEST(everybody_is_before_who_is_not_there),
-	        TEST(ties_block_each_other),
-	        TEST(children_without_a_number_are_no_contenders),
-	        TEST(foreign_contender_blocks_and_is_named),
-	        TEST(ours_is_told_by_the_whole_uuid),
-	        TEST(of_two_of_ours_the_lowest_counts_and_the_other_is_named),
-	        TEST(contender_with_a_longer_name_is_reported_and_still_counted),
-	        TEST(very_long_name_without_a_number_is_ignored),
-	        TEST(random_directories_are_counted_right),
-	        {0}};
+	static const struct check_test tests[] = {TEST(our_name_is_curators_protected_name),
+	                                          TEST(sequence_is_the_number_in_exactly_the_last_ten_digits),
+	                                          TEST(sequence_that_ran_over_is_recognised_in_each_form),
+	                                          TEST(child_whose_number_ran_over_is_not_counted),
+	                                          TEST(limit_of_the_sequence_lies_well_before_2_to_the_31),
+	                                          TEST(empty_directory_has_nobody),
+	                                          TEST(alone_we_are_lowest),
+	                                          TEST(order_is_by_number_and_not_by_name),
+	                                          TEST(predecessor_is_the_highest_of_those_before_us),
+	                                          TEST(everybody_is_before_who_is_not_there),
+	                                          TEST(ties_block_each_other),
+	                                          TEST(children_without_a_number_are_no_contenders),
+	                                          TEST(foreign_contender_blocks_and_is_named),
+	                                          TEST(ours_is_told_by_the_whole_uuid),
+	                                          TEST(of_two_of_ours_the_lowest_counts_and_the_other_is_named),
+	                                          TEST(contender_with_a_longer_name_is_reported_and_still_counted),
+	                                          TEST(very_long_name_without_a_number_is_ignored),
+	                                          TEST(random_directories_are_counted_right),
+	                                          {0}};
 
 	return check_main("queue", tests, argc, argv);
 }

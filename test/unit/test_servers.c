@@ -21,8 +21,8 @@ static const char *parse(const char *text)
 		return shown;
 	}
 	for (unsigned i = 0; i < servers.count; i++)
-		used += (size_t)snprintf(shown + used, sizeof shown - used, "%s%s %s", i ? ", " : "", servers.list[i].host,
-		                         servers.list[i].port);
+		used += (size_t)snprintf(shown + used, sizeof shown - used, "%s%s %s", i ? ", " : "",
+		                         servers.list[i].host, servers.list[i].port);
 	snprintf(shown + used, sizeof shown - used, "%s", servers.chroot);
 	zkl__servers_clear(&servers);
 	return shown;
@@ -33,22 +33,22 @@ static void hosts_ports_and_chroot_are_taken_apart(void)
 	static const struct {
 		const char *text, *shown;
 	} cases[] = {
-	        {"zk1", "zk1 2181"},
-	        {"zk1:2182", "zk1 2182"},
-	        {"zk1:2181,zk2:2181,zk3:2181", "zk1 2181, zk2 2181, zk3 2181"},
-	        {"zk1,zk2:2182", "zk1 2181, zk2 2182"},
-	        {"zk1:2181/app", "zk1 2181/app"},
-	        {"zk1,zk2/app/locks", "zk1 2181, zk2 2181/app/locks"},
-	        {"zk1:2181/", "zk1 2181"},
-	        {"10.0.0.1:1", "10.0.0.1 1"},
-	        {"10.0.0.1:65535", "10.0.0.1 65535"},
-	        {"zk1:02181", "zk1 02181"},
-	        {"[::1]:2181", "::1 2181"},
-	        {"[::1]", "::1 2181"},
-	        {"[2001:db8::1]:2182,[::1],zk3", "2001:db8::1 2182, ::1 2181, zk3 2181"},
-	        {"[::1]/app", "::1 2181/app"},
-	        {"[fe80::1%eth0]:2181", "fe80::1%eth0 2181"},
-	        {"a,b,c,d,e,f,g", "a 2181, b 2181, c 2181, d 2181, e 2181, f 2181, g 2181"},
+		{"zk1", "zk1 2181"},
+		{"zk1:2182", "zk1 2182"},
+		{"zk1:2181,zk2:2181,zk3:2181", "zk1 2181, zk2 2181, zk3 2181"},
+		{"zk1,zk2:2182", "zk1 2181, zk2 2182"},
+		{"zk1:2181/app", "zk1 2181/app"},
+		{"zk1,zk2/app/locks", "zk1 2181, zk2 2181/app/locks"},
+		{"zk1:2181/", "zk1 2181"},
+		{"10.0.0.1:1", "10.0.0.1 1"},
+		{"10.0.0.1:65535", "10.0.0.1 65535"},
+		{"zk1:02181", "zk1 02181"},
+		{"[::1]:2181", "::1 2181"},
+		{"[::1]", "::1 2181"},
+		{"[2001:db8::1]:2182,[::1],zk3", "2001:db8::1 2182, ::1 2181, zk3 2181"},
+		{"[::1]/app", "::1 2181/app"},
+		{"[fe80::1%eth0]:2181", "fe80::1%eth0 2181"},
+		{"a,b,c,d,e,f,g", "a 2181, b 2181, c 2181, d 2181, e 2181, f 2181, g 2181"},
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++)
@@ -60,40 +60,40 @@ static void bad_list_is_refused_with_the_rule_that_it_breaks(void)
 	static const struct {
 		const char *text, *rule;
 	} cases[] = {
-	        {NULL, "no servers are named"},
-	        {"", "no servers are named"},
-	        {"/app", "a host is missing"},
-	        {":2181", "a host is missing"},
-	        {"zk1,", "a host is missing"},
-	        {",zk1", "a host is missing"},
-	        {"zk1,,zk2", "a host is missing"},
-	        {"zk1,/app", "a host is missing"},
-	        {"[]:2181", "a host is missing"},
-	        {"zk1:", "a port must be a number from 1 to 65535"},
-	        {"zk1:0", "a port must be a number from 1 to 65535"},
-	        {"zk1:65536", "a port must be a number from 1 to 65535"},
-	        {"zk1:123456", "a port must be a number from 1 to 65535"},
-	        {"zk1:99999999999999999999", "a port must be a number from 1 to 65535"},
-	        {"zk1:-1", "a port must be a number from 1 to 65535"},
-	        {"zk1:+1", "a port must be a number from 1 to 65535"},
-	        {"zk1: 1", "a port must be a number from 1 to 65535"},
-	        {"zk1:21a1", "a port must be a number from 1 to 65535"},
-	        {"[::1]:", "a port must be a number from 1 to 65535"},
-	        {"zk1:2181, zk2:2181", "a host has a blank"},
-	        {"zk1 :2181", "a host has a blank"},
-	        {" zk1", "a host has a blank"},
-	        {"zk1\n", "a host has a blank"},
-	        {"zk\xc3\xa4", "a host has a blank or a strange character"},
-	        {"[::1", "a [ without its ]"},
-	        {"[::1,zk2", "a [ without its ]"},
-	        {"[::1/app]", "a [ without its ]"},
-	        {"[::1]2181", "only a port may follow the ]"},
-	        {"[::1]]", "only a port may follow the ]"},
-	        {"fe80::1", "an IPv6 address needs brackets"},
-	        {"2001:db8::1:2181", "an IPv6 address needs brackets"},
-	        {"zk1:2181:2182", "an IPv6 address needs brackets"},
-	        {"::1", "an IPv6 address needs brackets"},
-	        {"::1:2181", "an IPv6 address needs brackets"},
+		{NULL, "no servers are named"},
+		{"", "no servers are named"},
+		{"/app", "a host is missing"},
+		{":2181", "a host is missing"},
+		{"zk1,", "a host is missing"},
+		{",zk1", "a host is missing"},
+		{"zk1,,zk2", "a host is missing"},
+		{"zk1,/app", "a host is missing"},
+		{"[]:2181", "a host is missing"},
+		{"zk1:", "a port must be a number from 1 to 65535"},
+		{"zk1:0", "a port must be a number from 1 to 65535"},
+		{"zk1:65536", "a port must be a number from 1 to 65535"},
+		{"zk1:123456", "a port must be a number from 1 to 65535"},
+		{"zk1:99999999999999999999", "a port must be a number from 1 to 65535"},
+		{"zk1:-1", "a port must be a number from 1 to 65535"},
+		{"zk1:+1", "a port must be a number from 1 to 65535"},
+		{"zk1: 1", "a port must be a number from 1 to 65535"},
+		{"zk1:21a1", "a port must be a number from 1 to 65535"},
+		{"[::1]:", "a port must be a number from 1 to 65535"},
+		{"zk1:2181, zk2:2181", "a host has a blank"},
+		{"zk1 :2181", "a host has a blank"},
+		{" zk1", "a host has a blank"},
+		{"zk1\n", "a host has a blank"},
+		{"zk\xc3\xa4", "a host has a blank or a strange character"},
+		{"[::1", "a [ without its ]"},
+		{"[::1,zk2", "a [ without its ]"},
+		{"[::1/app]", "a [ without its ]"},
+		{"[::1]2181", "only a port may follow the ]"},
+		{"[::1]]", "only a port may follow the ]"},
+		{"fe80::1", "an IPv6 address needs brackets"},
+		{"2001:db8::1:2181", "an IPv6 address needs brackets"},
+		{"zk1:2181:2182", "an IPv6 address needs brackets"},
+		{"::1", "an IPv6 address needs brackets"},
+		{"::1:2181", "an IPv6 address needs brackets"},
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
@@ -112,9 +112,11 @@ static void chroot_obeys_the_rules_of_paths(void)
 	static const struct {
 		const char *text, *rule;
 	} cases[] = {
-	        {"zk1/app/", "must not end with a slash"}, {"zk1//app", "has an empty part (//)"},
-	        {"zk1/a/../b", "must not have a part"},    {"zk1/a\x01", "not printable"},
-	        {"zk1/app,zk2", ""}, /* a comma is possible in a path */
+		{"zk1/app/", "must not end with a slash"},
+		{"zk1//app", "has an empty part (//)"},
+		{"zk1/a/../b", "must not have a part"},
+		{"zk1/a\x01", "not printable"},
+		{"zk1/app,zk2", ""}, /* a comma is possible in a path */
 	};
 
 	for (size_t i = 0; i + 1 < COUNT(cases); i++) {
@@ -199,14 +201,10 @@ static void client_gets_ipv6_without_brackets(void)
 int main(int argc, char **argv)
 {
 	static const struct check_test tests[] = {
-	        TEST(hosts_ports_and_chroot_are_taken_apart),
-	        TEST(bad_list_is_refused_with_the_rule_that_it_breaks),
-	        TEST(chroot_obeys_the_rules_of_paths),
-	        TEST(chroot_leaves_room_for_a_lock_path),
-	        TEST(list_is_numeric_if_every_host_is),
-	        TEST(client_gets_an_odd_number_of_addresses),
-	        TEST(client_gets_ipv6_without_brackets),
-	        {0}};
+		TEST(hosts_ports_and_chroot_are_taken_apart), TEST(bad_list_is_refused_with_the_rule_that_it_breaks),
+		TEST(chroot_obeys_the_rules_of_paths),        TEST(chroot_leaves_room_for_a_lock_path),
+		TEST(list_is_numeric_if_every_host_is),       TEST(client_gets_an_odd_number_of_addresses),
+		TEST(client_gets_ipv6_without_brackets),      {0}};
 
 	return check_main("servers", tests, argc, argv);
 }
