@@ -159,6 +159,44 @@ static void a_blocked_callback_delays_no_other_lock_and_no_heartbeat(void)
 	recorder_free(&events);
 }
 
+/* acquire() says it first: by the time that the callbacks come to it, what they would tell of is over. */
+static void events_that_come_after_the_release_keep_their_grammar(void)
+{
+	for (int lost_meanwhile = 0; lost_meanwhile <= 1; lost_meanwhile++) {
+		lock_path path = new_path(), blocked_path = new_path();
+		net       n;
+		seen      e = {0};
+		zkl_grant grant = {0};
+		net_open(&n, 1, server_count());
+		zkl_session *s = session_open(n.servers, 4 * tick_ms());
+		recorder     blocking = RECORDER("blocks the callbacks"), events = RECORDER("released meanwhile");
+		zkl_lock    *first = lock_new(s, blocked_path.text, &blocking), *lock = lock_new(s, path.text, &events);
+		blocking.then = block_while_flag_is_one;
+		atomic_store(&blocking.flag, 1);
+		EXPECT_RC(zkl_lock_start(first, ZKL_FOREVER, NULL), ZKL_OK);
+		EXPECT_TRUE(recorder_wait(&blocking, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
+		EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
+		if (lost_meanwhile) {
+			net_hold(&n, PROXY_BOTH);
+			EVENTUALLY(zkl_lock_check(lock, grant.token) == ZKL_ELOST, ENOUGH_MS);
+			atomic_store(&blocking.flag, 0);
+			EXPECT_TRUE(recorder_wait(&events, ZKL_EV_LOST, 1, ENOUGH_MS, NULL));
+			net_hold(&n, 0);
+		}
+		EXPECT_RC(zkl_lock_release(lock, 0, NULL), lost_meanwhile ? ZKL_ENOTHELD : ZKL_OK);
+		EVENTUALLY(zkclient_count(observer(), path.text) == 0, ENOUGH_MS);
+		atomic_store(&blocking.flag, 0);
+		EXPECT_TRUE(recorder_wait(&events, ZKL_EV_ENDED, 1, ENOUGH_MS, &e));
+		EXPECT_RC(e.code, lost_meanwhile ? ZKL_ELOST : ZKL_OK);
+		zkl_lock_free(first);
+		zkl_lock_free(lock);
+		zkl_session_close(s, ENOUGH_MS);
+		net_close(&n);
+		recorder_free(&blocking);
+		recorder_free(&events);
+	}
+}
+
 /* What a callback got that called what would block it. */
 static struct {
 	zkl_session *session;
@@ -932,6 +970,7 @@ int main(int argc, char **argv)
 		TEST(no_stays_a_no_for_its_token, 60),
 		TEST(events_of_a_wait_a_grant_and_a_release, 60),
 		TEST(a_blocked_callback_delays_no_other_lock_and_no_heartbeat, 60),
+		TEST(events_that_come_after_the_release_keep_their_grammar, 60),
 		TEST(blocking_calls_in_a_callback_say_edeadlk, 60),
 		TEST(free_in_the_own_callback_is_the_last_one, 60),
 		TEST(free_waits_for_a_callback_in_another_thread, 60),
