@@ -157,14 +157,14 @@ class Terminal(CommandTest):
         self.assert_free(2)
 
     def test_ctrl_z_stops_the_command_and_the_lock_stays_held(self):
-        self.shell("-T", "2", command=COUNT)
+        self.shell("-T", "4", command=COUNT)
         command = self.foreground()
         job = wait_for(self.job, "it runs")
         self.press(b"\x1a")
         wait_for(lambda: state_of(command) == "T", "the command is stopped")
         wait_for(lambda: self.foreground() == job, "the terminal is ours")
         # The front goes on: the lock is held beyond what a session without heartbeats would last.
-        done = self.call("-w", "4", self.lock, "--", "true")
+        done = self.call("-w", "6", self.lock, "--", "true")
         self.assertEqual(done[0], 75)
         self.assertEqual(state_of(command), "T")
         self.assertIn(state_of(job), "SR")
@@ -185,7 +185,7 @@ class Terminal(CommandTest):
         os.kill(shell, signal.SIGUSR1)
 
     def test_stopped_beyond_the_lease_it_is_killed_and_does_not_go_on(self):
-        self.shell("-T", "2", command=COUNT)
+        self.shell("-T", "4", command=COUNT)
         command = self.foreground()
         job = wait_for(self.job, "it runs")
         self.press(b"\x1a")

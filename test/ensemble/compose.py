@@ -11,7 +11,7 @@ import time
 
 import image
 import wire
-from ensemble import Fail, PortTaken, Unsupported, check_ports, signals_held, tool, wait_until_served
+from ensemble import Fail, PortTaken, Unsupported, check_ports, signals_held, tool, wait_until_served, wait_until_started
 
 NAME = "compose"
 TOP = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
@@ -94,9 +94,12 @@ def _container(state, number):
     return state["containers"][number - 1]
 
 
-def still_alive(state):
+def still_alive(state, numbers):
+    """A function that raises when one of these servers has ended by itself."""
     def check():
-        ended = tool(["docker", "ps", "-aq", "--filter", _of_project(state), "--filter", "status=exited"]).split()
+        ended = set(tool(["docker", "ps", "-aq", "--no-trunc", "--filter", _of_project(state), "--filter",
+                          "status=exited"]).split())
+        ended = [_container(state, i) for i in numbers if _container(state, i) in ended]
         if ended:
             logs = subprocess.run(["docker", "logs", "--tail", "5", ended[0]], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, timeout=60, check=False).stdout
@@ -136,7 +139,7 @@ def kill(state, number):
 
 def start(state, number):
     tool(["docker", "start", _container(state, number)])
-    wait_until_served(state, [number])
+    wait_until_started(state, number, still_alive(state, [number]))
 
 
 def cut(state, number):
