@@ -5,7 +5,9 @@ Compose only brings them up. What comes after goes to the engine by id: compose 
 a tenth, and it finds nothing once its file has changed. Everything that belongs to an ensemble carries compose's label of
 the project, so that the end needs no state."""
 
+import json
 import os
+import random
 import subprocess
 import time
 
@@ -61,30 +63,49 @@ def prepare():
     return image.find()
 
 
+def _fewer_servers(state):
+    """A second compose file for an ensemble of less than three, whose servers must not wait for the others."""
+    servers = " ".join("server.%d=%s.%d:2888:3888;2181" % (i, state["peers_net"], i + 10) for i in state.numbers)
+    path = os.path.join(state.folder, "fewer.yml")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"services": {"zk%d" % i: {"environment": {"ZOO_SERVERS": servers}} for i in state.numbers}}, f)
+    return path
+
+
+def _up(state, env):
+    state["peers_net"] = env["ZKLOCK_PEERS"] = "198.%d.%d" % (random.choice((18, 19)), random.randrange(256))
+    command = _compose() + ["-f", os.path.join(TOP, "docker-compose.yml")]
+    if state["servers"] < 3:
+        command += ["-f", _fewer_servers(state)]
+    command += ["-p", _project(state), "up", "-d"] + ["zk%d" % i for i in state.numbers]
+    # Broken off in the middle, compose can leave the engine at work on a container that `down` does not see yet.
+    with signals_held():
+        tool(command, env=env)
+
+
 def up(state):
     env = dict(os.environ)
     env.update({
         "ZKLOCK_IMAGE": image.find(),
         "ZKLOCK_TICK_MS": str(state["tick_ms"]),
         "ZKLOCK_SYNC_LIMIT": str(state["sync_limit"]),
-        "ZKLOCK_PEERS": " ".join("server.%d=peer%d:2888:3888;2181" % (i, i) for i in state.numbers),
     })
     for i in state.numbers:
         env["ZKLOCK_PORT%d" % i] = str(state.port(i))
-    services = ["zk%d" % i for i in state.numbers]
-    command = _compose() + ["-f", os.path.join(TOP, "docker-compose.yml"), "-p", _project(state), "up", "-d"]
-    try:
-        # Broken off in the middle, compose can leave the engine at work on a container that `down` does not see yet.
-        with signals_held():
-            tool(command + services, env=env)
-    except Fail as e:
-        if "already allocated" in str(e) or "already in use" in str(e):
-            raise PortTaken("a port of %s was taken meanwhile" % state.hosts) from None
-        raise
+    for attempt in range(5):
+        try:
+            _up(state, env)
+            break
+        except Fail as e:
+            if "already allocated" in str(e) or "already in use" in str(e):
+                raise PortTaken("a port of %s was taken meanwhile" % state.hosts) from None
+            # The addresses of `peers` are another ensemble's.
+            if "overlap" not in str(e) or attempt == 4:
+                raise
     found = dict(reversed(line.split()) for line in
                  tool(["docker", "ps", "-a", "--no-trunc", "--filter", _of_project(state), "--format",
                        '{{.ID}} {{.Label "com.docker.compose.service"}}']).splitlines())
-    state["containers"] = [found[service] for service in services]
+    state["containers"] = [found["zk%d" % i] for i in state.numbers]
     state["peers"] = tool(["docker", "network", "ls", "-q", "--no-trunc", "--filter", _of_project(state), "--filter",
                            "label=com.docker.compose.network=peers"]).strip()
     state.save()
@@ -151,11 +172,13 @@ def cut(state, number):
 def heal(state, number):
     container = _container(state, number)
     try:
-        tool(["docker", "network", "connect", "--alias", "peer%d" % number, state["peers"], container])
+        tool(["docker", "network", "connect", "--ip", "%s.%d" % (state["peers_net"], number + 10), state["peers"],
+              container])
     except Fail as e:
         if "already exists" not in str(e):
             raise
-    # With the address that it had (mostly so) its connections go on where they stopped, unless they have timed out.
+    # With the address that it had its connections go on where they stopped, unless they have timed out or the next attempt
+    # of the kernel to send is far off.
     deadline = time.monotonic() + HEAL_S
     while not wire.commits(state.port(number), 0.5):
         if time.monotonic() > deadline:
