@@ -23,7 +23,8 @@ void zkl__alarm_set(int alarm, int64_t at_ns)
 {
 	/* 0 would disarm it. */
 	const int64_t           at = at_ns < 1 ? 1 : at_ns;
-	const struct itimerspec spec = {.it_value = {.tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S)}};
+	const struct itimerspec spec = {
+		.it_value = {.tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S)}};
 
 	timerfd_settime(alarm, TFD_TIMER_ABSTIME, &spec, NULL);
 }

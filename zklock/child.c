@@ -160,7 +160,8 @@ void zkl__child_close(struct zkl__child *child)
 /* ---- the warden's side ---- */
 
 /* In the state in which we were started, but for the process group. All signals are blocked, SIGTTOU too. */
-static _Noreturn void become_command(const struct zkl__child_options *options, pid_t warden, bool foreground, int report)
+static _Noreturn void become_command(const struct zkl__child_options *options, pid_t warden, bool foreground,
+                                     int report)
 {
 	/* Before anything else: from here on nothing of us outlives the warden. It may be dead already. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

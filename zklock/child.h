@@ -26,19 +26,19 @@
 struct zkl__shared {
 	struct zkl__deadline deadline;
 	atomic_flag          termed; /* whoever sets it sends TERM to the tree: the command hears it once */
+	int64_t grace_ns;            /* between TERM and KILL; does not change once the command was ordered to start */
 };
 
 struct zkl__child_options {
 	int          argc; /* of the process: the warden overwrites it with a name of its own */
 	char       **argv;
-	char *const *command;
-	const char  *path;     /* of the lock, for the command's environment */
-	const char  *name;     /* of the lock, as in nesting.h */
-	const char  *held;     /* locks that we run under, as in nesting.h */
-	int          terminal; /* or -1 */
-	int64_t      grace_ns;
-	sigset_t     mask;          /* the signal mask that the command gets */
-	bool         ignores_chld;  /* SIGCHLD was ignored when we were started, and is for the command */
+	char *const *command;      /* the end of argv */
+	const char  *path;         /* of the lock, in argv too; for the command's environment */
+	const char  *name;         /* of the lock, as in nesting.h */
+	const char  *held;         /* locks that we run under, as in nesting.h */
+	int          terminal;     /* or -1 */
+	sigset_t     mask;         /* the signal mask that the command gets */
+	bool         ignores_chld; /* SIGCHLD was ignored when we were started, and is for the command */
 };
 
 enum zkl__order_type {

@@ -19,19 +19,25 @@
 #define LEAVE_MS   1000
 #define GIVE_UP_MS 200
 
+#define HOLDER_MS 1000
+
 /* Rounds of killing, and when it is time to say that they do not help. */
 #define KILL_PAUSE_NS (10 * ZKL__NS_PER_MS)
 #define KILL_TELL_NS  (2000 * ZKL__NS_PER_MS)
 
-/* Of the session timeout: the period of looking at the lease. */
-#define TICK_PART 24
+/* The lease is looked at again after this part of what is left of it: some T/24 while proofs come. What the warden knows of
+ * it is older than the truth by as much. */
+#define LOOK_PART   12
+#define LOOK_MIN_MS 10
 
+static void attempt(struct zkl__front *front);
 static void step(struct zkl__front *front, enum zkl__supervisor_event_type type, int value);
+static void on_lock_event(const zkl_event *event, void *user);
 
 #define BECAUSE(front, ...) snprintf((front)->why, sizeof((front)->why), __VA_ARGS__)
-#define TELL(front, ...)                                                                                                 \
+#define TELL(front, ...)                                                                                               \
 	do {                                                                                                           \
-		if ((front)->options->verbose)                                                                            \
+		if ((front)->options->verbose)                                                                         \
 			zkl__message_say(__VA_ARGS__);                                                                 \
 	} while (0)
 
@@ -48,7 +54,9 @@ static bool lease_lives(struct zkl__front *front)
 	struct zkl__deadline *deadline = &front->child.shared->deadline;
 	const int64_t         now = zkl__alarm_now(); /* before the question: never later than the truth */
 	const int64_t         left_ms = zkl_lock_check(front->lock, front->grant.token);
+	const int64_t         next_ms = left_ms / LOOK_PART;
 
+	front->look_ns = now + (next_ms > LOOK_MIN_MS ? next_ms : LOOK_MIN_MS) * ZKL__NS_PER_MS;
 	return left_ms > 0 && zkl__deadline_move(deadline, now, now + left_ms * ZKL__NS_PER_MS);
 }
 
@@ -97,6 +105,44 @@ static const char *text_of(const zkl_event *event)
 	return event->error != NULL ? event->error->message : zkl_strerror(event->code);
 }
 
+static int open_lock(struct zkl__front *front, zkl_error *reterr)
+{
+	zkl_options options = ZKL_OPTIONS_INIT;
+
+	options.on_event = on_lock_event;
+	options.user = front;
+	options.stop_ms = front->child.shared->grace_ns / ZKL__NS_PER_MS;
+	return zkl_lock_new(front->session, front->options->path, &options, &front->lock, reterr);
+}
+
+/* The servers may grant a shorter session than was asked for, which the default grace can follow. False: it need not or
+ * cannot, and `why` says so. */
+static bool fit_grace(struct zkl__front *front)
+{
+	zkl_stats     stats = ZKL_STATS_INIT;
+	const int64_t grace_ms = front->child.shared->grace_ns / ZKL__NS_PER_MS;
+	zkl_error     error;
+
+	zkl_session_stats(front->session, &stats);
+	const int64_t most_ms = stats.timeout_ms / ZKL__GRACE_MOST_PART;
+	if (stats.timeout_ms == 0 || grace_ms <= most_ms)
+		return false;
+	if (front->options->grace_given) {
+		BECAUSE(front,
+		        "-k: a grace of %" PRId64 " ms does not fit into the session timeout of %" PRId64
+		        " ms that the servers granted: at most a quarter of it, %" PRId64 " ms",
+		        grace_ms, stats.timeout_ms, most_ms);
+		return false;
+	}
+	front->child.shared->grace_ns = stats.timeout_ms / ZKL__GRACE_PART * ZKL__NS_PER_MS;
+	zkl_lock_free(front->lock);
+	if (open_lock(front, &error) == 0)
+		return true;
+	front->lock = NULL;
+	BECAUSE(front, "%s", error.message);
+	return false;
+}
+
 static void on_ended(struct zkl__front *front, const zkl_event *event)
 {
 	if (front->granted) {
@@ -108,7 +154,10 @@ static void on_ended(struct zkl__front *front, const zkl_event *event)
 		front->ask_holder = event->code == ZKL_EBUSY;
 	else
 		BECAUSE(front, "%s", text_of(event));
-	step(front, ZKL__ON_ENDED, event->code);
+	if (event->code == ZKL_EINVAL && fit_grace(front))
+		attempt(front);
+	else
+		step(front, ZKL__ON_ENDED, event->code);
 }
 
 static void on_lock_event(const zkl_event *event, void *user)
@@ -147,8 +196,8 @@ static void tell_holder(struct zkl__front *front)
 	front->ask_holder = false;
 	if (!asked || zkl_lock_holder(front->session, front->options->path, &peer, NULL) <= 0)
 		return;
-	zkl__message_say("%s is held by %s, token %" PRIu64 ", %" PRIu32 " waiting", front->options->path, peer.id, peer.token,
-	                 peer.waiting);
+	zkl__message_say("%s is held by %s, token %" PRIu64 ", %" PRIu32 " waiting", front->options->path, peer.id,
+	                 peer.token, peer.waiting);
 }
 
 /* ---- events of the command ---- */
@@ -193,7 +242,7 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 		break;
 	case ZKL__REPORT_WARDEN_DIED:
 		if (!front->told_lost)
-			BECAUSE(front, "the process between zklock-run and the command was killed, and the command with it");
+			BECAUSE(front, "the zklock-warden process was killed");
 		feed(front, ZKL__ON_WARDEN_DIED, 0);
 		break;
 	}
@@ -214,6 +263,7 @@ static void attempt(struct zkl__front *front)
 	zkl_error error;
 	const int rc = zkl_lock_start(front->lock, wait_left_ms(front), &error);
 
+	front->why[0] = '\0';
 	if (rc < 0) {
 		BECAUSE(front, "%s", error.message);
 		step(front, ZKL__ON_ENDED, rc);
@@ -223,9 +273,10 @@ static void attempt(struct zkl__front *front)
 static void take_terminal(struct zkl__front *front)
 {
 	if (zkl__terminal_take(front->terminal, front->child.command) && !front->options->quiet)
-		zkl__message_say("the command is stopped, lock %s stays held: Ctrl-Z again stops zklock-run too (and the lock "
-		                 "is lost in a while), fg or bg then continues both",
-		                 front->options->path);
+		zkl__message_say(
+			"the command is stopped, lock %s stays held: Ctrl-C ends it; Ctrl-Z stops zklock-run too, which "
+			"keeps the lock for a short while only, until fg or bg",
+			front->options->path);
 }
 
 static void continue_command(struct zkl__front *front)
@@ -237,7 +288,7 @@ static void continue_command(struct zkl__front *front)
 static void begin_grace(struct zkl__front *front)
 {
 	TELL(front, "sending TERM to what is left of the command");
-	front->grace_end_ns = zkl__alarm_now() + front->options->grace_ms * ZKL__NS_PER_MS;
+	front->grace_end_ns = zkl__alarm_now() + front->child.shared->grace_ns;
 	zkl__child_term(&front->child);
 }
 
@@ -311,7 +362,7 @@ static int64_t min_hold_end_ns(const struct zkl__front *front)
 static int64_t grace_end_ns(const struct zkl__front *front)
 {
 	const int64_t deadline = zkl__deadline_ns(&front->child.shared->deadline);
-	const int64_t last = deadline < ZKL__NEVER ? deadline + front->options->grace_ms * ZKL__NS_PER_MS : ZKL__NEVER;
+	const int64_t last = deadline < ZKL__NEVER ? deadline + front->child.shared->grace_ns : ZKL__NEVER;
 
 	return last < front->grace_end_ns ? last : front->grace_end_ns;
 }
@@ -344,7 +395,7 @@ static int64_t next_due_ns(const struct zkl__front *front)
 	int64_t       due = state_due_ns(front, now);
 
 	if (front->granted && !front->told_lost)
-		due = earlier(due, earlier(now + front->options->timeout_ms * ZKL__NS_PER_MS / TICK_PART, zkl__deadline_ns(&front->child.shared->deadline)));
+		due = earlier(due, earlier(front->look_ns, zkl__deadline_ns(&front->child.shared->deadline)));
 	return due;
 }
 
@@ -355,7 +406,8 @@ static void look_at_connection(struct zkl__front *front)
 	front->reached = zkl_session_stats(front->session, &stats) == 0 && stats.session_id != 0;
 	if (front->reached)
 		return;
-	BECAUSE(front, "no ensemble reached at %.200s within %.3f s", front->servers, (double)front->options->connect_ms / 1e3);
+	BECAUSE(front, "no ensemble reached at %.200s within %.3f s", front->servers,
+	        (double)front->options->connect_ms / 1e3);
 	step(front, ZKL__ON_CONNECT_TIMEOUT, 0);
 }
 
@@ -366,7 +418,8 @@ static void kill_again(struct zkl__front *front)
 	if (living <= 0 || front->told_stuck || zkl__alarm_now() - front->kill_begin_ns < KILL_TELL_NS)
 		return;
 	front->told_stuck = true;
-	zkl__message_say("%d processes of the command cannot be killed: the session is kept alive until they end", living);
+	zkl__message_say("%d processes of the command cannot be killed: the session is kept alive until they end",
+	                 living);
 }
 
 static void look_at_clock(struct zkl__front *front)
@@ -456,19 +509,9 @@ static int open_session(struct zkl__front *front, zkl_error *reterr)
 	options.servers = front->servers;
 	options.timeout_ms = front->options->timeout_ms;
 	options.log = front->options->verbose ? log_line : NULL;
-	if (front->options->wait_ms == 0)
-		options.op_ms = front->options->connect_ms; /* the patience of a try */
+	/* The patience of a try; else that of -v, which asks who holds while signals wait. */
+	options.op_ms = front->options->wait_ms == 0 ? front->options->connect_ms : HOLDER_MS;
 	return zkl_session_open(&options, &front->session, reterr);
-}
-
-static int open_lock(struct zkl__front *front, zkl_error *reterr)
-{
-	zkl_options options = ZKL_OPTIONS_INIT;
-
-	options.on_event = on_lock_event;
-	options.user = front;
-	options.stop_ms = front->options->grace_ms;
-	return zkl_lock_new(front->session, front->options->path, &options, &front->lock, reterr);
 }
 
 int zkl__front_open(struct zkl__front *front)
@@ -476,6 +519,7 @@ int zkl__front_open(struct zkl__front *front)
 	zkl_error error;
 
 	zkl__supervisor_init(&front->supervisor, front->options->busy_status, front->options->min_hold_ms > 0);
+	front->child.shared->grace_ns = front->options->grace_ms * ZKL__NS_PER_MS;
 	if ((front->alarm = zkl__alarm_open()) < 0) {
 		BECAUSE(front, "cannot make a timer: %s", strerror(errno));
 		return ZKL__STATUS_FAILED;
@@ -502,8 +546,9 @@ void zkl__front_close(struct zkl__front *front)
 
 	zkl_lock_free(front->lock);
 	if (rc == ZKL_ETIMEDOUT && front->granted && !front->options->quiet)
-		zkl__message_say("the servers did not confirm the release of %s: it is free when the session has expired",
-		                 front->options->path);
+		zkl__message_say(
+			"the servers did not confirm the release of %s: it is free when the session has expired",
+			front->options->path);
 	zkl__terminal_take(front->terminal, front->child.command);
 	zkl__child_close(&front->child);
 }

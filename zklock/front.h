@@ -9,7 +9,7 @@
  *
  * One loop and one thread, beside those of the library.
  *
- * The lease is looked at before every event, and each T/24: what the lock answers becomes the deadline that front and
+ * The lease is looked at before every event, and now and then: what the lock answers becomes the deadline that front and
  * warden share. The lock's stop_ms is the grace: so the lock says no, and TERM goes out, one grace before the lease ends,
  * and KILL at its end. */
 
@@ -38,8 +38,8 @@ struct zkl__front {
 	bool                   ask_holder;         /* with -v: as soon as we are not in a callback */
 	bool                   told_stuck;
 	int                    alarm;
-	int64_t                granted_ns, grace_end_ns, kill_begin_ns;
-	char                   why[ZKL__WHY_MAX]; /* the line for an end that is not the command's own; may be empty */
+	int64_t granted_ns, look_ns, grace_end_ns, kill_begin_ns; /* look_ns: at the lease, at the latest */
+	char    why[ZKL__WHY_MAX]; /* the line for an end that is not the command's own; may be empty */
 };
 
 /* Makes session and lock; waits for nothing. 0, or the status to exit with, and `why` says the reason. */

@@ -10,8 +10,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define VARIABLE "ZKLOCK_HELD"
-#define PORT     ":2181"
+#define PORT ":2181"
 
 /* ---- names ---- */
 
@@ -38,21 +37,23 @@ static size_t copy_server(const char **servers, char *to)
 char *zkl__nesting_name(const char *servers, const char *path)
 {
 	/* The most that it can grow is a port for each character. */
-	char *name = malloc(strlen(servers) * sizeof(PORT) + strlen(path) + sizeof(PORT));
-	if (name == NULL)
-		return NULL;
+	char  *hosts = malloc((strlen(servers) + 1) * sizeof(PORT)), *name = NULL;
+	size_t length;
 
-	size_t length = copy_server(&servers, name);
+	if (hosts == NULL)
+		return NULL;
+	length = copy_server(&servers, hosts);
 	while (*servers == ',') {
-		name[length++] = *servers++;
-		length += copy_server(&servers, name + length);
+		hosts[length++] = *servers++;
+		length += copy_server(&servers, hosts + length);
 	}
 	/* What is left is the chroot; one of "/" alone means none. */
 	size_t chroot = strlen(servers);
 	while (chroot > 0 && (servers[chroot - 1] == '/' || isspace((unsigned char)servers[chroot - 1])))
 		chroot--;
-	memcpy(name + length, servers, chroot);
-	strcpy(name + length + chroot, path);
+	if (asprintf(&name, "%s%.*s%s", hosts, (int)chroot, servers, path) < 0)
+		name = NULL;
+	free(hosts);
 	return name;
 }
 
@@ -99,29 +100,35 @@ static bool is_ancestor(pid_t pid, uint64_t start)
 /* The name in an entry that counts, else NULL. What does not look like an entry does not count. */
 static const char *name_of(const char *entry)
 {
-	int      pid = 0, at = 0;
-	uint64_t start;
+	char      *end;
+	const long pid = strtol(entry, &end, 10);
 
-	if (sscanf(entry, "%d:%" SCNu64 ":%n", &pid, &start, &at) != 2 || at == 0 || !is_ancestor(pid, start))
+	if (*end != ':')
 		return NULL;
-	return entry + at;
+	const uint64_t start = strtoull(end + 1, &end, 10);
+	return *end == ':' && is_ancestor((pid_t)pid, start) ? end + 1 : NULL;
 }
 
 bool zkl__nesting_check(const char *held, const char *name, char **ret_kept)
 {
-	char *entries = strdup(held == NULL ? "" : held), *rest = entries;
-	char *kept = calloc(1, (held == NULL ? 0 : strlen(held)) + 2);
-	bool  nested = false;
+	char  *kept = strdup(held == NULL ? "" : held), *end;
+	size_t length = 0;
+	bool   nested = false;
 
 	*ret_kept = kept;
-	for (char *entry; entries != NULL && kept != NULL && (entry = strsep(&rest, "\n")) != NULL;) {
+	if (kept == NULL)
+		return false;
+	for (char *entry = kept; (end = strchr(entry, '\n')) != NULL; entry = end + 1) {
+		*end = '\0';
 		const char *other = name_of(entry);
 		if (other == NULL)
 			continue;
 		nested = nested || zkl__nesting_is_same(name, other);
-		strcat(strcat(kept, entry), "\n");
+		*end = '\n';
+		memmove(kept + length, entry, (size_t)(end + 1 - entry));
+		length += (size_t)(end + 1 - entry);
 	}
-	free(entries);
+	kept[length] = '\0';
 	return nested;
 }
 
@@ -130,8 +137,9 @@ void zkl__nesting_export(const char *kept, const char *name)
 	struct zkl__process us;
 	char               *value;
 
-	if (!zkl__process_read(getpid(), &us) || asprintf(&value, "%s%d:%" PRIu64 ":%s\n", kept, (int)us.pid, us.start, name) < 0)
+	if (!zkl__process_read(getpid(), &us) ||
+	    asprintf(&value, "%s%d:%" PRIu64 ":%s\n", kept, (int)us.pid, us.start, name) < 0)
 		return;
-	setenv(VARIABLE, value, 1);
+	setenv(ZKL__HELD_VARIABLE, value, 1);
 	free(value);
 }

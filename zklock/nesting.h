@@ -14,7 +14,8 @@
  * ZKLOCK_HELD: entries "pid:start:name", each ended by a newline. */
 
 #include <stdbool.h>
-#include <stddef.h>
+
+#define ZKL__HELD_VARIABLE "ZKLOCK_HELD"
 
 /* The canonical name, in memory that is the caller's to free; NULL: no memory. */
 char *zkl__nesting_name(const char *servers, const char *path);

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proctree.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,21 +34,32 @@ static ssize_t read_file(const char *path, char *buffer, size_t size)
 	return length;
 }
 
+/* The field of this number, as proc_pid_stat(5) counts them; `stat` stands before the third. */
+static const char *field(const char *stat, unsigned number)
+{
+	for (unsigned i = 3; stat != NULL && i < number; i++)
+		stat = strchr(stat + 1, ' ');
+	return stat;
+}
+
 bool zkl__process_read(pid_t pid, struct zkl__process *ret)
 {
-	char path[32], text[1024], state;
+	char path[32], text[1024];
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	if (read_file(path, text, sizeof(text)) <= 0)
 		return false;
 	/* The name may contain anything, blanks and parentheses too: the fields begin behind the last one. */
-	const char *fields = strrchr(text, ')');
-	ret->pid = pid;
-	if (fields == NULL || sscanf(fields + 1,
-	                             " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
-	                             &state, &ret->parent, &ret->start) != 3)
+	const char *name_end = strrchr(text, ')');
+	if (name_end == NULL)
 		return false;
-	ret->dead = state == 'Z' || state == 'X';
+	const char *stat = name_end + 1, *parent = field(stat, 4), *start = field(stat, 22);
+	if (parent == NULL || start == NULL)
+		return false;
+	*ret = (struct zkl__process){.pid = pid,
+	                             .parent = (pid_t)strtol(parent, NULL, 10),
+	                             .start = strtoull(start, NULL, 10),
+	                             .dead = stat[1] == 'Z' || stat[1] == 'X'};
 	return true;
 }
 
@@ -94,7 +103,8 @@ static int read_all(struct tree *tree)
 	struct zkl__process  process;
 	const struct dirent *entry;
 	while (rc == 0 && (entry = readdir(proc)) != NULL) {
-		if (isdigit((unsigned char)entry->d_name[0]) && zkl__process_read((pid_t)atoi(entry->d_name), &process))
+		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10); /* 0: not a process */
+		if (pid > 0 && zkl__process_read(pid, &process))
 			rc = add(tree, &process);
 	}
 	closedir(proc);

@@ -44,7 +44,8 @@ static char *read_configuration(char *ret_why)
 		snprintf(ret_why, ZKL__WHY_MAX, CONFIGURATION ", %.400s", wrong);
 	else if (servers == NULL)
 		snprintf(ret_why, ZKL__WHY_MAX,
-		         "no servers given: use -s, or " ZKL__SERVERS_VARIABLE " in the environment or in " CONFIGURATION);
+		         "no servers given: use -s, or " ZKL__SERVERS_VARIABLE
+		         " in the environment or in " CONFIGURATION);
 	return servers;
 }
 
@@ -133,7 +134,6 @@ static int refuse(int status, const char *why)
 
 /* ---- the whole ---- */
 
-/* With the lock's name, and the locks that we run under. */
 static int run(struct zkl__front *front, struct zkl__child_options *child)
 {
 	front->terminal = child->terminal = zkl__terminal_open();
@@ -156,12 +156,43 @@ static int run(struct zkl__front *front, struct zkl__child_options *child)
 	return status;
 }
 
+/* Finds the servers, and sees that we would not wait for ourselves. */
+static int run_command(int argc, char **argv, const struct zkl__run_options *options, int64_t started_ns)
+{
+	char  why[ZKL__WHY_MAX];
+	char *servers = find_servers(options, why);
+	char *name = servers == NULL ? NULL : zkl__nesting_name(servers, options->path);
+	char *held = NULL;
+	int   status;
+
+	if (servers == NULL) {
+		status = refuse(ZKL__STATUS_USAGE, why);
+	} else if (name != NULL && zkl__nesting_check(getenv(ZKL__HELD_VARIABLE), name, &held)) {
+		status = refuse(ZKL__STATUS_USAGE,
+		                "this process runs under the same lock already: it would wait for itself");
+	} else if (held == NULL) {
+		status = refuse(ZKL__STATUS_FAILED, "out of memory");
+	} else {
+		struct zkl__front         front = {.options = options, .servers = servers, .started_ns = started_ns};
+		struct zkl__child_options child = {.argc = argc,
+		                                   .argv = argv,
+		                                   .command = options->command,
+		                                   .path = options->path,
+		                                   .name = name,
+		                                   .held = held};
+		status = run(&front, &child);
+	}
+	free(held);
+	free(name);
+	free(servers);
+	return status;
+}
+
 int main(int argc, char **argv)
 {
-	struct zkl__front        front = {.started_ns = zkl__alarm_now()};
-	struct zkl__run_options  options;
-	struct zkl__child_options child;
-	char                     why[ZKL__WHY_MAX], *servers, *name, *held;
+	const int64_t           started_ns = zkl__alarm_now();
+	struct zkl__run_options options;
+	char                    why[ZKL__WHY_MAX];
 
 	fill_standard_descriptors();
 	if (zkl__run_options_parse(argc, argv, &options, why) < 0)
@@ -170,28 +201,5 @@ int main(int argc, char **argv)
 		return print(zkl__run_help);
 	if (options.what == ZKL__RUN_VERSION)
 		return print_version();
-	if ((servers = find_servers(&options, why)) == NULL)
-		return refuse(ZKL__STATUS_USAGE, why);
-	name = zkl__nesting_name(servers, options.path);
-	if (name == NULL)
-		return refuse(ZKL__STATUS_FAILED, "out of memory");
-	if (zkl__nesting_check(getenv("ZKLOCK_HELD"), name, &held))
-		return refuse(ZKL__STATUS_USAGE, "this process runs under the same lock already: it would wait for itself");
-	if (held == NULL)
-		return refuse(ZKL__STATUS_FAILED, "out of memory");
-
-	front.options = &options;
-	front.servers = servers;
-	child = (struct zkl__child_options){.argc = argc,
-	                                    .argv = argv,
-	                                    .command = options.command,
-	                                    .path = options.path,
-	                                    .name = name,
-	                                    .held = held,
-	                                    .grace_ns = options.grace_ms * ZKL__NS_PER_MS};
-	int status = run(&front, &child);
-	free(held);
-	free(name);
-	free(servers);
-	return status;
+	return run_command(argc, argv, &options, started_ns);
 }

@@ -13,9 +13,6 @@
 
 #define DEFAULT_TIMEOUT_MS 10000
 #define DEFAULT_CONNECT_MS 30000
-/* Of the session timeout: what -k is by default, and at most. */
-#define DEFAULT_GRACE_PART 8
-#define LARGEST_GRACE_PART 4
 
 const char zkl__run_help[] =
 	"Usage: zklock-run [OPTION...] PATH [--] COMMAND [ARG...]\n"
@@ -51,7 +48,7 @@ static int64_t unit_ms(const char *suffix)
 	static const struct {
 		char    name[3];
 		int64_t ms;
-	} units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60 * 1000}, {"h", 60 * 60 * 1000}};
+	} units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", INT64_C(60) * 1000}, {"h", INT64_C(60) * 60 * 1000}};
 
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		if (strcmp(suffix, units[i].name) == 0)
@@ -91,7 +88,8 @@ int zkl__duration_parse(const char *text, int64_t *ret_ms)
 	int64_t       value = 0;
 
 	while (is_digit(text[whole])) {
-		if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, text[whole] - '0', &value))
+		if (__builtin_mul_overflow(value, 10, &value) ||
+		    __builtin_add_overflow(value, text[whole] - '0', &value))
 			return -1;
 		whole++;
 	}
@@ -134,7 +132,8 @@ static const struct option long_options[] = {
 static int parse_duration(const char *option, const char *text, int64_t least, int64_t *ret, char *why)
 {
 	if (zkl__duration_parse(text, ret) < 0)
-		return WRONG("%s: \"%s\" is not a duration: give seconds, or a number with ms, s, m or h", option, text);
+		return WRONG("%s: \"%s\" is not a duration: give seconds, or a number with ms, s, m or h", option,
+		             text);
 	if (*ret < least)
 		return WRONG("%s: \"%s\" is too short", option, text);
 	return 0;
@@ -153,7 +152,7 @@ static int parse_status(const char *text, int *ret, char *why)
 
 /* What is given, before defaults that depend on each other. */
 struct given {
-	bool nonblock, wait, grace;
+	bool nonblock, wait;
 };
 
 static int parse_option(int option, struct zkl__run_options *ret, struct given *given, char *why)
@@ -174,7 +173,7 @@ static int parse_option(int option, struct zkl__run_options *ret, struct given *
 	case 'T':
 		return parse_duration("-T", optarg, 1, &ret->timeout_ms, why);
 	case 'k':
-		given->grace = true;
+		ret->grace_given = true;
 		return parse_duration("-k", optarg, 0, &ret->grace_ms, why);
 	case OPTION_CONNECT:
 		return parse_duration("--connect-timeout", optarg, 1, &ret->connect_ms, why);
@@ -215,9 +214,9 @@ static int settle(struct zkl__run_options *ret, const struct given *given, char 
 		return WRONG("-v and -q exclude each other");
 	if (ret->timeout_ms > INT_MAX)
 		return WRONG("-T: more than %d ms", INT_MAX);
-	const int64_t most = ret->timeout_ms / LARGEST_GRACE_PART;
-	if (!given->grace)
-		ret->grace_ms = ret->timeout_ms / DEFAULT_GRACE_PART;
+	const int64_t most = ret->timeout_ms / ZKL__GRACE_MOST_PART;
+	if (!ret->grace_given)
+		ret->grace_ms = ret->timeout_ms / ZKL__GRACE_PART;
 	else if (ret->grace_ms > most)
 		return WRONG("-k: a grace of %" PRId64 " ms does not fit into a session timeout of %" PRId64
 		             " ms: at most a quarter of it, %" PRId64 " ms, or a longer -T",
@@ -232,7 +231,8 @@ static int parse_operands(char **operands, struct zkl__run_options *ret, char *w
 		return WRONG("no PATH given: see zklock-run --help");
 	ret->path = operands[0];
 	if (ret->path[0] != '/')
-		return WRONG("PATH \"%.200s\" does not begin with \"/\": did you mean \"/%.200s\"?", ret->path, ret->path);
+		return WRONG("PATH \"%.200s\" does not begin with \"/\": did you mean \"/%.200s\"?", ret->path,
+		             ret->path);
 	operands++;
 	if (operands[0] != NULL && strcmp(operands[0], "--") == 0)
 		operands++;

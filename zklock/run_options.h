@@ -14,6 +14,10 @@
 #define ZKL__SERVERS_VARIABLE "ZKLOCK_SERVERS"
 #define ZKL__WHY_MAX          512
 
+/* Of the session timeout: what -k is by default, and at most. */
+#define ZKL__GRACE_PART      8
+#define ZKL__GRACE_MOST_PART 4
+
 enum zkl__run_what { ZKL__RUN_COMMAND, ZKL__RUN_HELP, ZKL__RUN_VERSION };
 
 /* Strings point into argv. */
@@ -23,7 +27,9 @@ struct zkl__run_options {
 	const char        *path;
 	char *const       *command;
 	int64_t            wait_ms; /* 0: try; ZKL_FOREVER: no -w */
-	int64_t            timeout_ms, grace_ms, connect_ms, min_hold_ms;
+	int64_t            timeout_ms, connect_ms, min_hold_ms;
+	int64_t            grace_ms; /* -k, or the default for timeout_ms */
+	bool               grace_given;
 	int                busy_status;
 	bool               verbose, quiet;
 };

@@ -21,7 +21,8 @@
  * EXITED_ALONE    .                 .             finish               finish             finish       .
  * GONE            .                 .             finish               finish             finish       .
  * WARDEN_DIED     EXIT 125          EXIT 125      KILL -> KILLING      KILL -> KILLING    KILL         .
- * signal end/usr  EXIT by signal    EXIT by it    FORWARD              FORWARD            noted        end: EXIT own
+ * signal end/usr  EXIT by signal    EXIT by it    FORWARD; end, when   FORWARD            noted        end: EXIT own
+ *                                                 stopped: CONTINUE
  * signal TSTP     STOP_SELF         STOP_SELF     FORWARD, stopped:    .                  .            STOP_SELF
  *                                                 STOP_SELF
  * signal CONT     .                 .             CONTINUE             .                  .            .
@@ -204,15 +205,23 @@ static bool step_command(struct zkl__supervisor *s, const struct zkl__supervisor
 	}
 }
 
+static void go_on(struct zkl__supervisor *s, struct zkl__supervisor_actions *ret)
+{
+	s->stopped = false;
+	add(ret, ZKL__DO_CONTINUE, 0);
+}
+
 static void signal_running(struct zkl__supervisor *s, int sig, struct zkl__supervisor_actions *ret)
 {
 	if (sig == SIGCONT) {
-		s->stopped = false;
-		add(ret, ZKL__DO_CONTINUE, 0);
+		go_on(s, ret);
 	} else if (sig == SIGTSTP && s->stopped) {
 		add(ret, ZKL__DO_STOP_SELF, 0);
 	} else {
 		forward(s, sig, ret);
+		/* At the terminal nobody else can: the shell does not know of a stopped command. */
+		if (s->stopped && asks_for_an_end(sig))
+			go_on(s, ret);
 	}
 }
 

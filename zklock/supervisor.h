@@ -16,12 +16,12 @@
 #include <stdbool.h>
 
 enum zkl__supervisor_status {
-	ZKL__STATUS_USAGE = 64,       /* option, PATH, configuration, nested in itself */
-	ZKL__STATUS_UNREACHED = 69,   /* no ensemble within the connect timeout */
-	ZKL__STATUS_BUSY = 75,        /* held by another; -E changes it */
-	ZKL__STATUS_LOST = 76,        /* lock lost, command ended */
-	ZKL__STATUS_DENIED = 77,      /* permission, credentials */
-	ZKL__STATUS_FAILED = 125,     /* the wrapper itself failed */
+	ZKL__STATUS_USAGE = 64,     /* option, PATH, configuration, nested in itself */
+	ZKL__STATUS_UNREACHED = 69, /* no ensemble within the connect timeout */
+	ZKL__STATUS_BUSY = 75,      /* held by another; -E changes it */
+	ZKL__STATUS_LOST = 76,      /* lock lost, command ended */
+	ZKL__STATUS_DENIED = 77,    /* permission, credentials */
+	ZKL__STATUS_FAILED = 125,   /* the wrapper itself failed */
 	ZKL__STATUS_NOT_EXECUTED = 126,
 	ZKL__STATUS_NOT_FOUND = 127,
 };
@@ -102,13 +102,13 @@ struct zkl__supervisor {
 	int  busy_status;
 	bool min_hold;
 	/* where we are */
-	enum zkl__supervisor_state state;
-	bool                       lost;           /* before the tree was gone */
-	bool                       exited;         /* the command; wait_status is its own */
-	bool                       stopped;        /* the command, and not continued since */
-	bool                       told_to_stop;   /* a signal that asks for an end was forwarded */
-	int                        wait_status;    /* as of wait() */
-	struct zkl__supervisor_exit exit;          /* valid in OVER */
+	enum zkl__supervisor_state  state;
+	bool                        lost;         /* before the tree was gone */
+	bool                        exited;       /* the command; wait_status is its own */
+	bool                        stopped;      /* the command, and not continued since */
+	bool                        told_to_stop; /* a signal that asks for an end was forwarded */
+	int                         wait_status;  /* as of wait() */
+	struct zkl__supervisor_exit exit;         /* valid in OVER */
 };
 
 /* busy_status: what -E says. min_hold: MIN_HOLD_OVER is to be waited for. The first attempt is under way. */

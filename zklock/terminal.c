@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "terminal.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,7 +30,15 @@ bool zkl__terminal_give(int terminal, pid_t group)
 	return terminal >= 0 && tcgetpgrp(terminal) == getpgrp() && tcsetpgrp(terminal, group) == 0;
 }
 
+/* Who was put into the foreground may have put others there, who are gone since. A shell that has taken it back is not. */
+static bool is_dead(pid_t group)
+{
+	return group > 0 && kill(-group, 0) < 0 && errno == ESRCH;
+}
+
 bool zkl__terminal_take(int terminal, pid_t group)
 {
-	return terminal >= 0 && tcgetpgrp(terminal) == group && tcsetpgrp(terminal, getpgrp()) == 0;
+	const pid_t now = terminal < 0 ? -1 : tcgetpgrp(terminal);
+
+	return terminal >= 0 && (now == group || is_dead(now)) && tcsetpgrp(terminal, getpgrp()) == 0;
 }

@@ -20,7 +20,7 @@ bool zkl__terminal_is_ours(int terminal);
 /* Puts `group` into the foreground, if the caller's is there now. */
 bool zkl__terminal_give(int terminal, pid_t group);
 
-/* Puts the caller's group into the foreground, if `group` is there now. */
+/* Puts the caller's group into the foreground, if `group` is there now, or a group that is gone. */
 bool zkl__terminal_take(int terminal, pid_t group);
 
 #endif

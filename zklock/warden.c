@@ -29,52 +29,38 @@ struct warden {
 	int                       front, signals, alarm; /* front -1: it is dead */
 	int                       exec;                  /* of the command, while it has not succeeded; else -1 */
 	int                       exec_errno;
-	pid_t                     command;     /* 0: none yet, or it ended */
-	pid_t                     group;       /* of the command */
-	bool                      has_tree;    /* from the fork until nothing of it is left */
+	pid_t                     command;  /* 0: none yet, or it ended */
+	pid_t                     group;    /* of the command */
+	bool                      has_tree; /* from the fork until nothing of it is left */
 	bool                      ending, killing;
-	int64_t                   kill_ns;     /* with `ending` */
+	int64_t                   kill_ns; /* with `ending` */
 };
 
 /* ---- who we are ---- */
 
-static char **copy_of(char *const *list)
-{
-	size_t count = 0;
-	while (list[count] != NULL)
-		count++;
-	char **copy = calloc(count + 1, sizeof(*copy));
-	for (size_t i = 0; copy != NULL && i < count; i++) {
-		if ((copy[i] = strdup(list[i])) == NULL)
-			return NULL;
-	}
-	return copy;
-}
-
-/* The arguments lie one behind the other; what `ps` and `pkill -f` show is that memory. */
-static void overwrite_arguments(int argc, char **argv, const char *path)
-{
-	char *end = argv[0];
-
-	for (int i = 0; i < argc && argv[i] == end; i++)
-		end += strlen(end) + 1;
-	size_t room = (size_t)(end - argv[0]);
-	memset(argv[0], 0, room);
-	snprintf(argv[0], room, NAME " %s", path);
-}
-
-/* Path and command point into what is overwritten. Without memory we go on under our old name. */
+/* The arguments lie one behind the other, and what `ps` and `pkill -f` show is that memory: they move, and our name takes
+ * their place. Path and command are among them. Where that cannot be done, the old name stays. */
 static void rename_us(struct zkl__child_options *options)
 {
-	char  *path = strdup(options->path);
-	char **command = copy_of(options->command);
+	char  *begin = options->argv[0], *end = begin;
+	size_t size;
 
 	prctl(PR_SET_NAME, NAME);
-	if (path == NULL || command == NULL)
+	for (int i = 0; i < options->argc; i++) {
+		if (options->argv[i] != end)
+			return;
+		end += strlen(end) + 1;
+	}
+	size = (size_t)(end - begin);
+	char *copy = size > 0 ? malloc(size) : NULL;
+	if (copy == NULL)
 		return;
-	options->path = path;
-	options->command = command;
-	overwrite_arguments(options->argc, options->argv, path);
+	memcpy(copy, begin, size);
+	for (int i = 0; i < options->argc; i++)
+		options->argv[i] = copy + (options->argv[i] - begin);
+	options->path = copy + (options->path - begin);
+	memset(begin, 0, size);
+	snprintf(begin, size, NAME " %s", options->path);
 }
 
 /* A group of our own: a signal to the front's group must not take both. Nothing but KILL and STOP reaches us. */
@@ -179,7 +165,7 @@ static void kill_tree(struct warden *warden)
 static void end_tree(struct warden *warden, int64_t now)
 {
 	warden->ending = true;
-	warden->kill_ns = now + warden->options.grace_ns;
+	warden->kill_ns = now + warden->shared->grace_ns;
 	if (!atomic_flag_test_and_set(&warden->shared->termed))
 		signal_tree(SIGTERM);
 }
@@ -189,8 +175,8 @@ static bool grace_is_over(struct warden *warden, int64_t now)
 {
 	const int64_t deadline = zkl__deadline_ns(&warden->shared->deadline);
 
-	if (deadline < ZKL__NEVER && deadline + warden->options.grace_ns < warden->kill_ns)
-		warden->kill_ns = deadline + warden->options.grace_ns;
+	if (deadline < ZKL__NEVER && deadline + warden->shared->grace_ns < warden->kill_ns)
+		warden->kill_ns = deadline + warden->shared->grace_ns;
 	return now >= warden->kill_ns;
 }
 
@@ -305,11 +291,11 @@ static void read_orders(struct warden *warden)
 
 static void sleep_until_something(struct warden *warden)
 {
-	struct pollfd            fds[] = {{warden->front, POLLIN, 0},
-	                                  {warden->signals, POLLIN, 0},
-	                                  {warden->alarm, POLLIN, 0},
-	                                  {warden->exec, POLLIN, 0}};
-	struct signalfd_siginfo  info;
+	struct pollfd           fds[] = {{warden->front, POLLIN, 0},
+	                                 {warden->signals, POLLIN, 0},
+	                                 {warden->alarm, POLLIN, 0},
+	                                 {warden->exec, POLLIN, 0}};
+	struct signalfd_siginfo info;
 
 	zkl__alarm_set(warden->alarm, next_look(warden));
 	poll(fds, sizeof(fds) / sizeof(fds[0]), -1);

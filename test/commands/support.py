@@ -21,6 +21,7 @@ sys.dont_write_bytecode = True
 
 import zkwire  # pylint: disable=wrong-import-position
 
+TICK_S = int(os.environ.get("ZKLOCK_TEST_TICK_MS") or 500) / 1000
 BINARY = os.path.realpath(os.environ["ZKLOCK_RUN"])
 SERVERS = os.environ["ZKLOCK_TEST_SERVERS"]
 LONG = bool(os.environ.get("ZKLOCK_TEST_LONG"))

@@ -39,7 +39,8 @@ static bool read_servers(void)
 	if (list == NULL || *list == '\0')
 		return false;
 	list = strdup(list);
-	for (char *one = strtok_r(list, ",", &rest); one != NULL && server_total < SERVERS_MAX; one = strtok_r(NULL, ",", &rest))
+	for (char *one = strtok_r(list, ",", &rest); one != NULL && server_total < SERVERS_MAX;
+	     one = strtok_r(NULL, ",", &rest))
 		server_list[server_total++] = one;
 	return server_total > 0;
 }
@@ -88,6 +89,23 @@ zkclient *observer(void)
 	return the_observer;
 }
 
+node foreign_contender(const char *path, const char *prefix)
+{
+	node made = {""};
+	char asked[300];
+	EXPECT_INT(zkclient_make_directory(observer(), path), ZOK);
+	snprintf(asked, sizeof asked, "%s/%s", path, prefix);
+	EXPECT_INT(
+		zkclient_create(observer(), asked, "x", 1, ZOO_EPHEMERAL | ZOO_SEQUENCE, made.path, sizeof made.path),
+		ZOK);
+	return made;
+}
+
+const char *node_name(const node *n)
+{
+	return strrchr(n->path, '/') + 1;
+}
+
 static lock_path paths_made[PATHS_MAX];
 static size_t    path_count;
 
@@ -95,8 +113,8 @@ lock_path new_path(void)
 {
 	static int number;
 	lock_path  path;
-	snprintf(path.text, sizeof path.text, "/zklock-test/%.60s.%d.%d", running != NULL ? running->name : "role", (int)getpid(),
-	         ++number);
+	snprintf(path.text, sizeof path.text, "/zklock-test/%.60s.%d.%d", running != NULL ? running->name : "role",
+	         (int)getpid(), ++number);
 	if (running != NULL && path_count < PATHS_MAX)
 		paths_made[path_count++] = path;
 	return path;
@@ -127,6 +145,12 @@ void poll_pause(void)
 	nanosleep(&(struct timespec){0, 2000000}, NULL);
 }
 
+void let_pass(int64_t ms)
+{
+	for (int64_t end_ms = now_ms() + ms; now_ms() < end_ms;)
+		poll_pause();
+}
+
 /* ---- asserting ---- */
 
 bool expect_true(bool met, int line, const char *file, const char *text)
@@ -145,15 +169,17 @@ bool expect_int(int64_t value, int64_t wanted, int line, const char *file, const
 bool expect_rc(int64_t rc, int64_t wanted, int line, const char *file, const char *text)
 {
 	char what[400];
-	snprintf(what, sizeof what, "%s is %lld %s, not %lld %s", text, (long long)rc, rc < 0 ? zkl_error_name((int)rc) : "",
-	         (long long)wanted, wanted < 0 ? zkl_error_name((int)wanted) : "");
+	snprintf(what, sizeof what, "%s is %lld %s, not %lld %s", text, (long long)rc,
+	         rc < 0 ? zkl_error_name((int)rc) : "", (long long)wanted,
+	         wanted < 0 ? zkl_error_name((int)wanted) : "");
 	return expect_true(rc == wanted, line, file, what);
 }
 
 bool expect_range(int64_t value, int64_t from, int64_t to, int line, const char *file, const char *text)
 {
 	char what[400];
-	snprintf(what, sizeof what, "%s is %lld, not %lld .. %lld", text, (long long)value, (long long)from, (long long)to);
+	snprintf(what, sizeof what, "%s is %lld, not %lld .. %lld", text, (long long)value, (long long)from,
+	         (long long)to);
 	return expect_true(value >= from && value <= to, line, file, what);
 }
 
@@ -162,7 +188,8 @@ bool expect_range(int64_t value, int64_t from, int64_t to, int line, const char 
 static void log_line(int level, const char *id, const char *message, void *user)
 {
 	(void)user;
-	fprintf(stderr, "%lld.%03lld <%d> %s: %s\n", (long long)(now_ms() / 1000), (long long)(now_ms() % 1000), level, id, message);
+	fprintf(stderr, "%lld.%03lld <%d> %s: %s\n", (long long)(now_ms() / 1000), (long long)(now_ms() % 1000), level,
+	        id, message);
 }
 
 zkl_session_options session_options(const char *at, int64_t timeout_ms)
@@ -193,6 +220,19 @@ int64_t session_timeout_ms(zkl_session *s)
 	zkl_stats stats = ZKL_STATS_INIT;
 	zkl_session_stats(s, &stats);
 	return stats.timeout_ms;
+}
+
+static uint64_t heartbeats(zkl_session *s)
+{
+	zkl_stats stats = ZKL_STATS_INIT;
+	zkl_session_stats(s, &stats);
+	return stats.heartbeats;
+}
+
+void wait_for_full_lease(zkl_session *s)
+{
+	uint64_t now = heartbeats(s);
+	EVENTUALLY(heartbeats(s) >= now + 6, 3 * session_timeout_ms(s));
 }
 
 /* ---- proxies ---- */
@@ -326,7 +366,12 @@ void recorder_print(recorder *r)
 void recorder_event(const zkl_event *ev, void *user)
 {
 	recorder *r = user;
-	seen      e = {.type = ev->type, .code = ev->code, .at_ns = now_ns(), .lease_ms = ev->lease_ms, .ahead = ev->ahead, .requeued = ev->requeued};
+	seen      e = {.type = ev->type,
+	               .code = ev->code,
+	               .at_ns = now_ns(),
+	               .lease_ms = ev->lease_ms,
+	               .ahead = ev->ahead,
+	               .requeued = ev->requeued};
 	if (ev->grant != NULL) {
 		e.token = ev->grant->token;
 		snprintf(e.node, sizeof e.node, "%s", ev->grant->node);
@@ -374,6 +419,14 @@ int recorder_count(recorder *r, zkl_event_type type)
 	pthread_mutex_lock(&r->mutex);
 	for (size_t i = 0; i < r->count; i++)
 		count += r->list[i].type == type;
+	pthread_mutex_unlock(&r->mutex);
+	return count;
+}
+
+int recorder_total(recorder *r)
+{
+	pthread_mutex_lock(&r->mutex);
+	int count = (int)r->count;
 	pthread_mutex_unlock(&r->mutex);
 	return count;
 }
@@ -473,16 +526,13 @@ void prober_stop(prober *p)
 
 /* ---- servers ---- */
 
-static struct {
-	pid_t pid; /* -1: it could not be run */
-	int   out; /* what it prints; -1: goes to standard error */
-} zk_running;
-
-static void zk_begin(const char *verb, int server, bool keep_output)
+/* pid -1: it could not be run. What it prints goes to standard error, or can be read from `out`. */
+static ensemble_call zk_begin(const char *verb, int server, bool keep_output)
 {
-	const char *command = getenv("ZKLOCK_TEST_ZK");
-	char        number[16];
-	int         ends[2];
+	const char   *command = getenv("ZKLOCK_TEST_ZK");
+	char          number[16];
+	int           ends[2];
+	ensemble_call call = {-1, -1};
 	snprintf(number, sizeof number, "%d", server);
 	if (command == NULL)
 		command = "test/ensemble/zk";
@@ -491,52 +541,53 @@ static void zk_begin(const char *verb, int server, bool keep_output)
 	posix_spawn_file_actions_t files;
 	posix_spawn_file_actions_init(&files);
 	posix_spawn_file_actions_adddup2(&files, keep_output ? ends[1] : STDERR_FILENO, STDOUT_FILENO);
-	int rc = posix_spawn(&zk_running.pid, command, &files, NULL, argv, environ);
+	int rc = posix_spawn(&call.pid, command, &files, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&files);
 	close(ends[1]);
-	zk_running.out = ends[0];
+	call.out = ends[0];
 	if (rc != 0) {
 		fprintf(stderr, "%s: %s\n", command, strerror(rc));
-		zk_running.pid = -1;
+		call.pid = -1;
 	}
+	return call;
 }
 
 /* Exit status; 127: it could not be run. */
-static int zk_end(char *out, size_t size)
+static int zk_end(ensemble_call *call, char *out, size_t size)
 {
 	size_t len = 0;
 	int    status = 127 << 8;
-	for (ssize_t n; len + 1 < size && (n = read(zk_running.out, out + len, size - 1 - len)) > 0;)
+	for (ssize_t n; len + 1 < size && (n = read(call->out, out + len, size - 1 - len)) > 0;)
 		len += (size_t)n;
 	out[len] = '\0';
-	close(zk_running.out);
-	while (zk_running.pid > 0 && waitpid(zk_running.pid, &status, 0) < 0 && errno == EINTR)
+	close(call->out);
+	while (call->pid > 0 && waitpid(call->pid, &status, 0) < 0 && errno == EINTR)
 		continue;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-void ensemble_begin(const char *verb, int server)
+ensemble_call ensemble_begin(const char *verb, int server)
 {
-	zk_begin(verb, server, false);
+	return zk_begin(verb, server, false);
 }
 
-int ensemble_end(void)
+int ensemble_end(ensemble_call *call)
 {
 	char none[1];
-	return zk_end(none, sizeof none);
+	return zk_end(call, none, sizeof none);
 }
 
 int ensemble(const char *verb, int server)
 {
-	ensemble_begin(verb, server);
-	return ensemble_end();
+	ensemble_call call = ensemble_begin(verb, server);
+	return ensemble_end(&call);
 }
 
 int ensemble_leader(void)
 {
-	char out[64];
-	zk_begin("leader", 0, true);
-	return zk_end(out, sizeof out) == 0 ? atoi(out) : 0;
+	char          out[64];
+	ensemble_call call = zk_begin("leader", 0, true);
+	return zk_end(&call, out, sizeof out) == 0 ? atoi(out) : 0;
 }
 
 /* ---- the runner ---- */
@@ -576,13 +627,16 @@ void harness_skip(const char *reason)
 	printf("SKIP %s: %s ... ", running->name, reason);
 }
 
+static int64_t test_start_ms;
+
 static void before_test(void)
 {
 	const char *name = CU_get_current_test()->pName;
 	for (running = all_tests; strcmp(running->name, name) != 0;)
 		running++;
 	atomic_store(&violations, 0);
-	set_watchdog(now_ms() + running->deadline_s * 1000);
+	test_start_ms = now_ms();
+	set_watchdog(test_start_ms + running->deadline_s * 1000);
 }
 
 static void after_test(void)
@@ -590,6 +644,7 @@ static void after_test(void)
 	EXPECT_INT(atomic_load(&violations), 0);
 	remove_paths();
 	set_watchdog(0);
+	printf("%.1f s ", (double)(now_ms() - test_start_ms) / 1000);
 	running = NULL;
 }
 

@@ -5,7 +5,7 @@
 /* harness.h: what the integration tests share: servers from the environment, paths of their own, deadlines, a recorder of
  * events that knows their grammar, faults of servers.
  *
- *     static const test tests[] = {TEST(free_lock_is_granted, 20), ..., {0}};
+ *     static const test tests[] = {{TEST(free_lock_is_granted, 20)}, ..., {0}};
  *     int main(int argc, char **argv) { return harness_main(argc, argv, "lock", tests); }
  *
  * With arguments only the tests of these names run. The environment:
@@ -28,6 +28,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <zklock/lock.h>
 
 #define SERVERS_MAX 7
@@ -39,15 +40,15 @@ typedef struct test {
 	void (*run)(void);
 	int deadline_s;
 } test;
-#define TEST(name, deadline_s) {#name, name, deadline_s}
+#define TEST(name, deadline_s) #name, name, deadline_s
 
 int harness_main(int argc, char **argv, const char *suite, const test *tests);
 
 /* Ends a test that this ensemble cannot serve. */
 #define SKIP(reason)                                                                                                   \
-	do {                                                                                                               \
-		harness_skip(reason);                                                                                          \
-		return;                                                                                                        \
+	do {                                                                                                           \
+		harness_skip(reason);                                                                                  \
+		return;                                                                                                \
 	} while (0)
 void harness_skip(const char *reason);
 
@@ -70,40 +71,49 @@ lock_path new_path(void);
 /* An observer and operator, for the test's own thread, connected straight to all servers. */
 zkclient *observer(void);
 
+/* A contender of somebody else's under the path, which is made if need be: an ephemeral node of the observer's session. The
+ * server appends the sequence number to the prefix. */
+typedef struct node {
+	char path[300];
+} node;
+node        foreign_contender(const char *path, const char *prefix);
+const char *node_name(const node *n); /* without the path */
+
 /* ---- time ---- */
 
 int64_t now_ns(void); /* CLOCK_BOOTTIME, as the library's lease */
 int64_t now_ms(void);
-void    poll_pause(void); /* between two looks at a condition */
+void    poll_pause(void);     /* between two looks at a condition */
+void    let_pass(int64_t ms); /* where the passing of time is what is tested, never to wait for something */
 
 /* Asserts that the condition becomes true in time. */
 #define EVENTUALLY(condition, within_ms)                                                                               \
-	do {                                                                                                               \
-		int64_t eventually_end_ms = now_ms() + (within_ms);                                                            \
-		bool    eventually_met = (condition);                                                                          \
-		while (!eventually_met && now_ms() < eventually_end_ms) {                                                      \
-			poll_pause();                                                                                              \
-			eventually_met = (condition);                                                                              \
-		}                                                                                                              \
-		expect_true(eventually_met, __LINE__, __FILE__, #condition " within " #within_ms " ms");                       \
+	do {                                                                                                           \
+		int64_t eventually_end_ms = now_ms() + (within_ms);                                                    \
+		bool    eventually_met = (condition);                                                                  \
+		while (!eventually_met && now_ms() < eventually_end_ms) {                                              \
+			poll_pause();                                                                                  \
+			eventually_met = (condition);                                                                  \
+		}                                                                                                      \
+		expect_true(eventually_met, __LINE__, __FILE__, #condition " within " #within_ms " ms");               \
 	} while (0)
 
 /* Asserts that the condition stays true for so long. */
 #define THROUGHOUT(condition, for_ms)                                                                                  \
-	do {                                                                                                               \
-		int64_t throughout_end_ms = now_ms() + (for_ms);                                                               \
-		bool    throughout_met = (condition);                                                                          \
-		while (throughout_met && now_ms() < throughout_end_ms) {                                                       \
-			poll_pause();                                                                                              \
-			throughout_met = (condition);                                                                              \
-		}                                                                                                              \
-		expect_true(throughout_met, __LINE__, __FILE__, #condition " throughout " #for_ms " ms");                      \
+	do {                                                                                                           \
+		int64_t throughout_end_ms = now_ms() + (for_ms);                                                       \
+		bool    throughout_met = (condition);                                                                  \
+		while (throughout_met && now_ms() < throughout_end_ms) {                                               \
+			poll_pause();                                                                                  \
+			throughout_met = (condition);                                                                  \
+		}                                                                                                      \
+		expect_true(throughout_met, __LINE__, __FILE__, #condition " throughout " #for_ms " ms");              \
 	} while (0)
 
 /* Assert and print what came in its place. */
-#define EXPECT_RC(call, wanted)    expect_rc((call), (wanted), __LINE__, __FILE__, #call)
-#define EXPECT_INT(value, wanted)  expect_int((value), (wanted), __LINE__, __FILE__, #value)
-#define EXPECT_TRUE(condition)     expect_true((condition), __LINE__, __FILE__, #condition)
+#define EXPECT_RC(call, wanted)   expect_rc((call), (wanted), __LINE__, __FILE__, #call)
+#define EXPECT_INT(value, wanted) expect_int((value), (wanted), __LINE__, __FILE__, #value)
+#define EXPECT_TRUE(condition)    expect_true((condition), __LINE__, __FILE__, #condition)
 /* from <= value <= to */
 #define EXPECT_RANGE(value, from, to) expect_range((value), (from), (to), __LINE__, __FILE__, #value)
 
@@ -120,6 +130,8 @@ zkl_session *session_open(const char *at, int64_t timeout_ms);
 zkl_session_options session_options(const char *at, int64_t timeout_ms);
 /* T as granted, 0 before the first connection. */
 int64_t session_timeout_ms(zkl_session *s);
+/* Waits until heartbeats have been flowing for long enough that the lease has its full length. */
+void wait_for_full_lease(zkl_session *s);
 
 /* ---- proxies in front of several servers ---- */
 
@@ -161,21 +173,22 @@ typedef struct recorder {
 	const char     *name;
 	seen           *list;
 	size_t          count, size;
-	int             state; /* the last event's type; 0: between two attempts */
+	int             state;                                 /* the last event's type; 0: between two attempts */
 	void (*then)(const zkl_event *ev, struct recorder *r); /* called with each event, after it was noted */
 	void      *user;
 	atomic_int flag;
 } recorder;
 
 #define RECORDER(title)                                                                                                \
-	{                                                                                                                  \
-		.mutex = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER, .name = (title)                          \
+	{                                                                                                              \
+		.mutex = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER, .name = (title)                  \
 	}
 
 void recorder_event(const zkl_event *ev, void *user); /* zkl_options.on_event, user is the recorder */
 void recorder_free(recorder *r);
-/* How many events of this type have come. */
+/* How many events of this type have come; how many in all. */
 int recorder_count(recorder *r, zkl_event_type type);
+int recorder_total(recorder *r);
 /* Waits for the nth (1, 2, ...) event of this type; *ret (may be NULL) is it. */
 bool recorder_wait(recorder *r, zkl_event_type type, int nth, int64_t timeout_ms, seen *ret);
 void recorder_print(recorder *r);
@@ -218,8 +231,12 @@ void prober_stop(prober *p);
 /* Runs ZKLOCK_TEST_ZK with this verb (and server number, 0: none); its exit status. 77: cannot be done here. */
 int ensemble(const char *verb, int server);
 /* The same in two parts, for something to happen meanwhile. */
-void ensemble_begin(const char *verb, int server);
-int  ensemble_end(void);
+typedef struct ensemble_call {
+	pid_t pid;
+	int   out;
+} ensemble_call;
+ensemble_call ensemble_begin(const char *verb, int server);
+int           ensemble_end(ensemble_call *call);
 /* Number of the leader, 0 if there is none. */
 int ensemble_leader(void);
 

@@ -45,18 +45,18 @@ typedef struct request {
 } request;
 
 typedef struct conn {
-	struct conn *next;
-	int          client, server; /* descriptors; server is -1 once nothing more is to come from it */
-	stream       up, down;
-	request     *due; /* requests without a reply yet */
-	size_t       due_len, due_size;
+	struct conn   *next;
+	int            client, server; /* descriptors; server is -1 once nothing more is to come from it */
+	stream         up, down;
+	request       *due; /* requests without a reply yet */
+	size_t         due_len, due_size;
 	struct pollfd *client_poll, *server_poll;
 } conn;
 
 struct proxy {
-	pthread_t       thread;
-	pthread_mutex_t mutex;
-	pthread_cond_t  changed;
+	pthread_t               thread;
+	pthread_mutex_t         mutex;
+	pthread_cond_t          changed;
 	struct sockaddr_storage upstream;
 	socklen_t               upstream_len;
 	struct sockaddr_in      own;
@@ -180,7 +180,8 @@ static void conn_accept(proxy *p)
 	if (client < 0)
 		return;
 	int server = socket(p->upstream.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (server < 0 || (connect(server, (struct sockaddr *)&p->upstream, p->upstream_len) < 0 && errno != EINPROGRESS)) {
+	if (server < 0 ||
+	    (connect(server, (struct sockaddr *)&p->upstream, p->upstream_len) < 0 && errno != EINPROGRESS)) {
 		close_with_reset(client);
 		if (server >= 0)
 			close(server);
@@ -297,7 +298,7 @@ static bool pump_down(proxy *p, conn *c)
 	for (size_t len; !(p->held & PROXY_TO_CLIENT) && (len = frame_len(&s->in)) > 0; buffer_drop(&s->in, len)) {
 		if (s->not_before_ns > now_ns())
 			return true;
-		request *r = NULL;
+		request  *r = NULL;
 		proxy_act act = 0;
 		if (!s->greeted)
 			note_session(p, s->in.bytes, len);
@@ -523,9 +524,9 @@ static void carry_out(proxy *p)
 
 static bool resolve(proxy *p, const char *upstream)
 {
-	char             host[128];
-	const char      *colon = strrchr(upstream, ':');
-	struct addrinfo  hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
+	char            host[128];
+	const char     *colon = strrchr(upstream, ':');
+	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
 	if (colon == NULL || (size_t)(colon - upstream) >= sizeof host)
 		return false;
 	memcpy(host, upstream, (size_t)(colon - upstream));
@@ -551,7 +552,8 @@ proxy *proxy_start(const char *upstream)
 	pthread_condattr_destroy(&clock);
 	p->wakeup = eventfd(0, EFD_CLOEXEC);
 	p->listener = listener_open(&p->own);
-	if (!resolve(p, upstream) || p->wakeup < 0 || p->listener < 0 || pthread_create(&p->thread, NULL, relay, p) != 0) {
+	if (!resolve(p, upstream) || p->wakeup < 0 || p->listener < 0 ||
+	    pthread_create(&p->thread, NULL, relay, p) != 0) {
 		fprintf(stderr, "no proxy for %s: %s\n", upstream, strerror(errno));
 		close(p->wakeup);
 		close(p->listener);

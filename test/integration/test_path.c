@@ -106,15 +106,16 @@ static void parents_of_a_nested_path_are_made(void)
 	zkl_lock_free(lock);
 	zkl_session_close(s, ENOUGH_MS);
 	EXPECT_INT(zkclient_count(observer(), path), 0);
-	EXPECT_INT(zkclient_stat(observer(), path, &stat), ZOK); /* directories stay, and are not containers that are reaped */
+	EXPECT_INT(zkclient_stat(observer(), path, &stat),
+	           ZOK); /* directories stay, and are not containers that are reaped */
 }
 
 static void chroot_that_exists_is_a_prefix(void)
 {
-	lock_path    root = new_path();
-	char         with_chroot[600], full[ZKL_PATH_MAX + 1];
-	zkl_grant    grant = {0};
-	zkl_peer     peer = {0};
+	lock_path root = new_path();
+	char      with_chroot[600], full[ZKL_PATH_MAX + 1];
+	zkl_grant grant = {0};
+	zkl_peer  peer = {0};
 	EXPECT_INT(zkclient_make_directory(observer(), root.text), ZOK);
 	snprintf(with_chroot, sizeof with_chroot, "%s%s", all_servers(), root.text);
 	snprintf(full, sizeof full, "%s/locks/job", root.text);
@@ -190,7 +191,8 @@ static void hostile_chroots_and_hosts_are_refused_on_open(void)
 		if (!EXPECT_TRUE(is_one_plain_line(error.message)))
 			fprintf(stderr, "for \"%s\": %d %s\n", tails[i], rc, error.message);
 	}
-	static const char *const hosts[] = {"", ",", "host:", "host:0", "host:65536", "host:port", "[::1", ":2181", "/chroot"};
+	static const char *const hosts[] = {"",          ",",    "host:", "host:0", "host:65536",
+	                                    "host:port", "[::1", ":2181", "/chroot"};
 	for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
 		zkl_session_options options = session_options(hosts[i], SESSION_MS);
 		error = (zkl_error){0};
@@ -246,16 +248,16 @@ static void no_host_that_resolves_is_enotconn_in_time(void)
 int main(int argc, char **argv)
 {
 	static const test tests[] = {
-		TEST(hostile_paths_are_refused_and_nothing_is_made, 60),
-		TEST(longest_and_oddest_paths_work, 60),
-		TEST(parents_of_a_nested_path_are_made, 60),
-		TEST(chroot_that_exists_is_a_prefix, 60),
-		TEST(chroot_counts_towards_the_longest_path, 60),
-		TEST(missing_chroot_is_epath_and_never_made, 60),
-		TEST(hostile_chroots_and_hosts_are_refused_on_open, 60),
-		TEST(locks_below_zookeepers_own_nodes_are_refused_by_chroot_too, 60),
-		TEST(a_host_that_does_not_resolve_keeps_nobody_from_the_others, 60),
-		TEST(no_host_that_resolves_is_enotconn_in_time, 60),
+		{TEST(hostile_paths_are_refused_and_nothing_is_made, 60)},
+		{TEST(longest_and_oddest_paths_work, 60)},
+		{TEST(parents_of_a_nested_path_are_made, 60)},
+		{TEST(chroot_that_exists_is_a_prefix, 60)},
+		{TEST(chroot_counts_towards_the_longest_path, 60)},
+		{TEST(missing_chroot_is_epath_and_never_made, 60)},
+		{TEST(hostile_chroots_and_hosts_are_refused_on_open, 60)},
+		{TEST(locks_below_zookeepers_own_nodes_are_refused_by_chroot_too, 60)},
+		{TEST(a_host_that_does_not_resolve_keeps_nobody_from_the_others, 60)},
+		{TEST(no_host_that_resolves_is_enotconn_in_time, 60)},
 		{0},
 	};
 	return harness_main(argc, argv, "path", tests);

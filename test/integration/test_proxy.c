@@ -66,8 +66,10 @@ static void lost_reply_leaves_the_request_done(void)
 	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
 	char child[300];
 	snprintf(child, sizeof child, "%s/child", path.text);
-	proxy_arm(n.at[0],
-	          &(proxy_rule){.op = OP_CREATE, .nth = 1, .path = path.text, .act = PROXY_LOSE_REPLY, .door = PROXY_REFUSING});
+	proxy_arm(
+		n.at[0],
+		&(proxy_rule){
+			.op = OP_CREATE, .nth = 1, .path = path.text, .act = PROXY_LOSE_REPLY, .door = PROXY_REFUSING});
 	EXPECT_INT(create_node(client, child), ZCONNECTIONLOSS);
 	EXPECT_INT(zkclient_count(observer(), path.text), 1);
 	THROUGHOUT(zoo_state(client) != ZOO_CONNECTED_STATE, 300);
@@ -187,7 +189,8 @@ static void operator_sees_and_deletes(void)
 	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
 	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
 	snprintf(child, sizeof child, "%s/n-", path.text);
-	EXPECT_INT(zkclient_create(observer(), child, "abc", 3, ZOO_EPHEMERAL | ZOO_SEQUENCE, first, sizeof first), ZOK);
+	EXPECT_INT(zkclient_create(observer(), child, "abc", 3, ZOO_EPHEMERAL | ZOO_SEQUENCE, first, sizeof first),
+	           ZOK);
 	EXPECT_INT(zkclient_create(observer(), child, NULL, 0, ZOO_EPHEMERAL | ZOO_SEQUENCE, made, sizeof made), ZOK);
 	EXPECT_TRUE(strcmp(made + strlen(made) - 10, "0000000001") == 0);
 	struct Stat stat;
@@ -207,16 +210,16 @@ static void operator_sees_and_deletes(void)
 int main(int argc, char **argv)
 {
 	static const test tests[] = {
-		TEST(counts_requests_by_type, 30),
-		TEST(cut_before_keeps_the_request_from_the_server, 30),
-		TEST(lost_reply_leaves_the_request_done, 30),
-		TEST(cut_after_reply_delivers_the_reply, 60),
-		TEST(delayed_reply_comes_late, 30),
-		TEST(held_directions_are_silent_until_let_go, 30),
-		TEST(held_request_waits_with_what_is_behind_it, 30),
-		TEST(closed_doors_keep_clients_out, 60),
-		TEST(expired_session_is_told_so, 30),
-		TEST(operator_sees_and_deletes, 30),
+		{TEST(counts_requests_by_type, 30)},
+		{TEST(cut_before_keeps_the_request_from_the_server, 30)},
+		{TEST(lost_reply_leaves_the_request_done, 30)},
+		{TEST(cut_after_reply_delivers_the_reply, 60)},
+		{TEST(delayed_reply_comes_late, 30)},
+		{TEST(held_directions_are_silent_until_let_go, 30)},
+		{TEST(held_request_waits_with_what_is_behind_it, 30)},
+		{TEST(closed_doors_keep_clients_out, 60)},
+		{TEST(expired_session_is_told_so, 30)},
+		{TEST(operator_sees_and_deletes, 30)},
 		{0},
 	};
 	return harness_main(argc, argv, "proxy", tests);

@@ -133,12 +133,14 @@ static void leaving_while_the_create_is_unknown_leaves_no_node(void)
 				r.lock = NULL;
 			} else {
 				int rc = acquirer_join(&a);
-				EXPECT_TRUE(how == BY_TIMEOUT ? rc == ZKL_ETIMEDOUT || rc == ZKL_ENOTCONN : rc == ZKL_ECANCELED);
+				EXPECT_TRUE(how == BY_TIMEOUT ? rc == ZKL_ETIMEDOUT || rc == ZKL_ENOTCONN
+				                              : rc == ZKL_ECANCELED);
 			}
 			proxy_set_door(r.n.at[0], PROXY_OPEN);
 			EVENTUALLY(zkclient_count(observer(), r.path.text) == 0, 3000);
 			EXPECT_INT(net_requests(&r.n, OP_CREATE2), 1);
-			if (how == BY_RELEASE || how == BY_TIMEOUT) { /* the handle is as good as new, the session too */
+			if (how == BY_RELEASE ||
+			    how == BY_TIMEOUT) { /* the handle is as good as new, the session too */
 				zkl_grant grant;
 				EXPECT_RC(zkl_lock_acquire(r.lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
 				EXPECT_INT(zkclient_count(observer(), r.path.text), 1);
@@ -156,10 +158,13 @@ static void cuts_during_the_search_for_a_lost_create(void)
 		acquirer  a;
 		remote_open(&r, 1);
 		EXPECT_INT(zkclient_make_directory(observer(), r.path.text), ZOK);
-		proxy_arm(r.n.at[0], &(proxy_rule){.op = OP_CREATE2, .nth = 1, .act = PROXY_LOSE_REPLY, .door = PROXY_REFUSING});
+		proxy_arm(r.n.at[0],
+		          &(proxy_rule){.op = OP_CREATE2, .nth = 1, .act = PROXY_LOSE_REPLY, .door = PROXY_REFUSING});
 		acquirer_start(&a, r.lock, 2 * ENOUGH_MS);
 		EXPECT_TRUE(proxy_wait_struck(r.n.at[0], ENOUGH_MS));
-		proxy_arm(r.n.at[0], &(proxy_rule){.op = OP_ANY, .nth = nth, .act = nth % 2 ? PROXY_LOSE_REPLY : PROXY_CUT_BEFORE});
+		proxy_arm(
+			r.n.at[0],
+			&(proxy_rule){.op = OP_ANY, .nth = nth, .act = nth % 2 ? PROXY_LOSE_REPLY : PROXY_CUT_BEFORE});
 		proxy_set_door(r.n.at[0], PROXY_OPEN);
 		EXPECT_RC(acquirer_join(&a), ZKL_OK);
 		bool struck = proxy_wait_struck(r.n.at[0], 0);
@@ -183,7 +188,8 @@ static void node_of_an_earlier_session_grants_nothing(void)
 		struct Stat stat;
 		remote_open(&r, 1);
 		EXPECT_INT(zkclient_make_directory(observer(), r.path.text), ZOK);
-		proxy_arm(r.n.at[0], &(proxy_rule){.op = OP_CREATE2, .nth = 1, .act = PROXY_LOSE_REPLY, .door = PROXY_REFUSING});
+		proxy_arm(r.n.at[0],
+		          &(proxy_rule){.op = OP_CREATE2, .nth = 1, .act = PROXY_LOSE_REPLY, .door = PROXY_REFUSING});
 		acquirer_start(&a, r.lock, 2 * ENOUGH_MS);
 		EXPECT_TRUE(proxy_wait_struck(r.n.at[0], ENOUGH_MS));
 		net_expire(&r.n);
@@ -378,12 +384,12 @@ static void leaving_at_every_request_leaves_no_node(void)
 /* ---- many at once ---- */
 
 typedef struct worker {
-	pthread_t    thread;
-	zkl_lock    *lock;
-	atomic_bool *stop;
-	atomic_int  *inside, *overlaps, *grants;
+	pthread_t     thread;
+	zkl_lock     *lock;
+	atomic_bool  *stop;
+	atomic_int   *inside, *overlaps, *grants;
 	atomic_llong *last_ns, *longest_ns; /* between two grants of anybody */
-	int          failures;
+	int           failures;
 } worker;
 
 static void note_progress(worker *w)
@@ -467,20 +473,20 @@ static void queue_goes_on_while_links_break(void)
 int main(int argc, char **argv)
 {
 	static const test tests[] = {
-		TEST(lost_create_makes_one_node, 120),
-		TEST(lost_create_behind_a_holder_keeps_one_place, 60),
-		TEST(leaving_while_the_create_is_unknown_leaves_no_node, 120),
-		TEST(cuts_during_the_search_for_a_lost_create, 120),
-		TEST(node_of_an_earlier_session_grants_nothing, 300),
-		TEST(release_while_the_link_is_down_deletes_the_node_when_it_is_back, 60),
-		TEST(lost_delete_is_made_again, 60),
-		TEST(new_attempt_while_the_old_delete_is_unknown, 60),
-		TEST(cut_before_every_request_of_a_life, 180),
-		TEST(every_reply_of_a_life_lost, 180),
-		TEST(cut_behind_every_reply_of_a_life, 180),
-		TEST(try_of_a_free_lock_with_a_fault_at_every_request, 180),
-		TEST(leaving_at_every_request_leaves_no_node, 180),
-		TEST(queue_goes_on_while_links_break, 300),
+		{TEST(lost_create_makes_one_node, 120)},
+		{TEST(lost_create_behind_a_holder_keeps_one_place, 60)},
+		{TEST(leaving_while_the_create_is_unknown_leaves_no_node, 120)},
+		{TEST(cuts_during_the_search_for_a_lost_create, 120)},
+		{TEST(node_of_an_earlier_session_grants_nothing, 300)},
+		{TEST(release_while_the_link_is_down_deletes_the_node_when_it_is_back, 60)},
+		{TEST(lost_delete_is_made_again, 60)},
+		{TEST(new_attempt_while_the_old_delete_is_unknown, 60)},
+		{TEST(cut_before_every_request_of_a_life, 180)},
+		{TEST(every_reply_of_a_life_lost, 180)},
+		{TEST(cut_behind_every_reply_of_a_life, 180)},
+		{TEST(try_of_a_free_lock_with_a_fault_at_every_request, 180)},
+		{TEST(leaving_at_every_request_leaves_no_node, 180)},
+		{TEST(queue_goes_on_while_links_break, 300)},
 		{0},
 	};
 	return harness_main(argc, argv, "unknown", tests);

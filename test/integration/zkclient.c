@@ -16,8 +16,8 @@ struct zkclient {
 	char           *servers;
 	pthread_mutex_t mutex;
 	pthread_cond_t  synced;
-	uintptr_t       sync_sent, sync_seen; /* numbers of syncs; a late answer to one that was given up does no harm */
-	int             sync_rc;
+	uintptr_t sync_sent, sync_seen; /* numbers of syncs; a late answer to one that was given up does no harm */
+	int       sync_rc;
 };
 
 static int64_t now_ms(void)
@@ -218,7 +218,8 @@ int zkclient_create(zkclient *c, const char *path, const void *data, int len, in
 	int64_t end_ms = now_ms() + PATIENCE_MS;
 	int     rc;
 	do
-		rc = zoo_create(c->handle, path, data, data != NULL ? len : -1, &ZOO_OPEN_ACL_UNSAFE, flags, created, size);
+		rc = zoo_create(c->handle, path, data, data != NULL ? len : -1, &ZOO_OPEN_ACL_UNSAFE, flags, created,
+		                size);
 	while (!(flags & ZOO_SEQUENCE) && again(c, rc, end_ms));
 	return rc;
 }

@@ -17,8 +17,8 @@ typedef struct zkclient zkclient;
 /* Returns once connected; NULL after 20 s without. Free text on standard error says why. */
 zkclient *zkclient_open(const char *servers);
 /* Ends the session and with it the client's ephemeral nodes. NULL is fine. */
-void      zkclient_close(zkclient *c);
-int64_t   zkclient_session(const zkclient *c);
+void    zkclient_close(zkclient *c);
+int64_t zkclient_session(const zkclient *c);
 
 /* Children of path; none where there is no path; < 0: a code. */
 int zkclient_count(zkclient *c, const char *path);

@@ -53,15 +53,17 @@ static void deadline_can_be_ended_early(void)
 	CU_ASSERT_EQUAL(zkl__deadline_ns(&d), 150);
 }
 
-#define TEST(name) {#name, name}
+#define TEST(name)                                                                                                     \
+	{                                                                                                              \
+#name, name                                                                                            \
+	}
 
 int main(void)
 {
-	CU_TestInfo tests[] = {TEST(deadline_moves_while_it_has_not_passed),
-	                       TEST(deadline_that_has_passed_stays_passed),
-	                       TEST(deadline_is_not_moved_by_who_comes_too_late),
-	                       TEST(deadline_can_be_ended_early),
-	                       CU_TEST_INFO_NULL};
+	CU_TestInfo  tests[] = {TEST(deadline_moves_while_it_has_not_passed),
+	                        TEST(deadline_that_has_passed_stays_passed),
+	                        TEST(deadline_is_not_moved_by_who_comes_too_late), TEST(deadline_can_be_ended_early),
+	                        CU_TEST_INFO_NULL};
 	CU_SuiteInfo suites[] = {{"deadline", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
 
 	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)

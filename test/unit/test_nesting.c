@@ -62,15 +62,16 @@ static void descendant_of_the_holder_is_nested(void)
 	unsetenv("ZKLOCK_HELD");
 }
 
-#define TEST(name) {#name, name}
+#define TEST(name)                                                                                                     \
+	{                                                                                                              \
+#name, name                                                                                            \
+	}
 
 int main(void)
 {
-	CU_TestInfo tests[] = {TEST(names_of_locks_are_canonical),
-	                       TEST(same_lock_has_the_same_path_and_a_server_in_common),
-	                       TEST(only_entries_of_ancestors_count),
-	                       TEST(descendant_of_the_holder_is_nested),
-	                       CU_TEST_INFO_NULL};
+	CU_TestInfo tests[] = {
+		TEST(names_of_locks_are_canonical), TEST(same_lock_has_the_same_path_and_a_server_in_common),
+		TEST(only_entries_of_ancestors_count), TEST(descendant_of_the_holder_is_nested), CU_TEST_INFO_NULL};
 	CU_SuiteInfo suites[] = {{"nesting", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
 
 	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)

@@ -145,8 +145,8 @@ static void every_cell_of_the_table_is_as_written(void)
 			const char *expected = table[row].cells[state] != NULL ? table[row].cells[state] : stays;
 			const char *found = step(&s, table[row].event, table[row].value);
 			if (strcmp(found, expected) != 0)
-				printf("\n%s in %s: \"%s\", not \"%s\"\n", event_names[table[row].event], state_names[state],
-				       found, expected);
+				printf("\n%s in %s: \"%s\", not \"%s\"\n", event_names[table[row].event],
+				       state_names[state], found, expected);
 			CU_ASSERT_STRING_EQUAL(found, expected);
 		}
 	}
@@ -289,6 +289,16 @@ static void stopped_command_goes_on_when_we_are_continued(void)
 	STEP(SIGNALLED, SIGTSTP, "FORWARD 20 -> RUNNING");
 }
 
+static void stopped_command_is_ended_by_what_ends_others(void)
+{
+	BEGIN(false);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(STOPPED, SIGTSTP, "TAKE_TERMINAL -> RUNNING");
+	STEP(SIGNALLED, SIGUSR1, "FORWARD 10 -> RUNNING");
+	STEP(SIGNALLED, SIGINT, "FORWARD 2 CONTINUE -> RUNNING");
+	STEP(SIGNALLED, SIGINT, "FORWARD 2 -> RUNNING");
+}
+
 static void stopped_command_does_not_go_on_without_the_lock(void)
 {
 	BEGIN(false);
@@ -386,38 +396,42 @@ static void loss_in_the_rest_of_min_hold_is_not_the_commands(void)
 	STEP(LOST, 0, "EXIT 0 -> OVER");
 }
 
-#define TEST(name) {#name, name}
+#define TEST(name)                                                                                                     \
+	{                                                                                                              \
+#name, name                                                                                            \
+	}
 
 int main(void)
 {
-	CU_TestInfo tests[] = {TEST(every_cell_of_the_table_is_as_written),
-	                       TEST(every_event_is_in_the_table),
-	                       TEST(command_gives_its_status),
-	                       TEST(command_that_died_by_a_signal_takes_the_wrapper_along),
-	                       TEST(busy_lock_gives_the_status_that_was_asked_for),
-	                       TEST(loss_wins_over_a_status_of_0),
-	                       TEST(loss_while_leftovers_live_wins_over_the_status),
-	                       TEST(loss_while_killing_wins_over_the_status),
-	                       TEST(nothing_is_released_before_the_tree_is_gone),
-	                       TEST(leftovers_do_not_change_the_status),
-	                       TEST(grant_behind_a_signal_starts_nothing),
-	                       TEST(signal_right_behind_the_grant_goes_to_the_command),
-	                       TEST(signal_right_behind_the_grant_of_a_missing_command),
-	                       TEST(loss_between_grant_and_start),
-	                       TEST(grant_that_comes_too_late_is_put_away_and_tried_again),
-	                       TEST(stopped_command_goes_on_when_we_are_continued),
-	                       TEST(stopped_command_does_not_go_on_without_the_lock),
-	                       TEST(dead_warden_is_a_failure_of_the_wrapper),
-	                       TEST(dead_warden_does_not_hide_a_loss),
-	                       TEST(dead_warden_does_not_change_a_status_that_is_known),
-	                       TEST(min_hold_holds_on),
-	                       TEST(min_hold_holds_on_after_leftovers),
-	                       TEST(min_hold_ends_when_told_to_stop),
-	                       TEST(min_hold_is_not_begun_when_told_to_stop_before),
-	                       TEST(min_hold_is_not_begun_when_told_to_stop_while_killing),
-	                       TEST(min_hold_does_not_hold_for_a_command_that_is_missing),
-	                       TEST(loss_in_the_rest_of_min_hold_is_not_the_commands),
-	                       CU_TEST_INFO_NULL};
+	CU_TestInfo  tests[] = {TEST(every_cell_of_the_table_is_as_written),
+	                        TEST(every_event_is_in_the_table),
+	                        TEST(command_gives_its_status),
+	                        TEST(command_that_died_by_a_signal_takes_the_wrapper_along),
+	                        TEST(busy_lock_gives_the_status_that_was_asked_for),
+	                        TEST(loss_wins_over_a_status_of_0),
+	                        TEST(loss_while_leftovers_live_wins_over_the_status),
+	                        TEST(loss_while_killing_wins_over_the_status),
+	                        TEST(nothing_is_released_before_the_tree_is_gone),
+	                        TEST(leftovers_do_not_change_the_status),
+	                        TEST(grant_behind_a_signal_starts_nothing),
+	                        TEST(signal_right_behind_the_grant_goes_to_the_command),
+	                        TEST(signal_right_behind_the_grant_of_a_missing_command),
+	                        TEST(loss_between_grant_and_start),
+	                        TEST(grant_that_comes_too_late_is_put_away_and_tried_again),
+	                        TEST(stopped_command_goes_on_when_we_are_continued),
+	                        TEST(stopped_command_is_ended_by_what_ends_others),
+	                        TEST(stopped_command_does_not_go_on_without_the_lock),
+	                        TEST(dead_warden_is_a_failure_of_the_wrapper),
+	                        TEST(dead_warden_does_not_hide_a_loss),
+	                        TEST(dead_warden_does_not_change_a_status_that_is_known),
+	                        TEST(min_hold_holds_on),
+	                        TEST(min_hold_holds_on_after_leftovers),
+	                        TEST(min_hold_ends_when_told_to_stop),
+	                        TEST(min_hold_is_not_begun_when_told_to_stop_before),
+	                        TEST(min_hold_is_not_begun_when_told_to_stop_while_killing),
+	                        TEST(min_hold_does_not_hold_for_a_command_that_is_missing),
+	                        TEST(loss_in_the_rest_of_min_hold_is_not_the_commands),
+	                        CU_TEST_INFO_NULL};
 	CU_SuiteInfo suites[] = {{"supervisor", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
 
 	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)

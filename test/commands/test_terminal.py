@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real terminal: Ctrl-C, Ctrl-Z, reading, and whose turn it is afterwards.
+
+The shell is a few lines of Python that lead a session and run one job: what job control asks of a shell, and nothing else."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import unittest
+
+from support import BINARY, SERVERS, CommandTest, lives, state_of, wait_for
+
+# Says "stopped" and "ended STATUS" of its job, and whether the terminal is its own then; continues it when told "fg".
+SHELL = r"""
+import os, signal, sys
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+go, told = os.pipe()
+signal.signal(signal.SIGUSR1, lambda *_: os.write(told, b'x'))
+pid = os.fork()
+if pid == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    for number in (signal.SIGTTOU, signal.SIGINT, signal.SIGTSTP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)
+    os.execvp(sys.argv[2], sys.argv[2:])
+while True:
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    where = 'job' if os.tcgetpgrp(0) == pid else 'other'
+    if os.WIFSTOPPED(status):
+        os.write(log, b'stopped %s\n' % where.encode())
+        os.tcsetpgrp(0, os.getpid())
+        os.read(go, 1)
+        os.tcsetpgrp(0, pid)
+        os.killpg(pid, signal.SIGCONT)
+    else:
+        os.write(log, b'ended %d %s\n' % (os.waitstatus_to_exitcode(status), where.encode()))
+        break
+"""
+
+
+# Counts until it may go. No shell: one that is about to run something cannot be stopped for a moment (it waits in vfork).
+COUNT = (sys.executable, "-c", r"""
+import os, time
+ready = os.environ['READY']
+open(ready, 'w').close()
+while not os.path.exists(ready + '.go'):
+    with open(ready + '.ran', 'a') as file:
+        file.write('x')
+    time.sleep(0.01)
+""")
+
+
+class Terminal(CommandTest):
+    def shell(self, *arguments, script="", command=None, ready=True):
+        """The job, on a terminal of its own."""
+        command = command or ("sh", "-c", script)
+        pid, self.terminal = pty.fork()
+        if pid == 0:
+            env = self.environment(READY=self.file("ready"))
+            os.execve(sys.executable, [sys.executable, "-c", SHELL, self.file("shell"), BINARY, *arguments, self.lock, "--",
+                                       *command], env)
+        self.addCleanup(os.close, self.terminal)
+        self.addCleanup(self.end_shell, pid)
+        if ready:
+            wait_for(lambda: os.path.exists(self.file("ready")), "the command runs")
+        return pid
+
+    def end_shell(self, pid):
+        for each in self.marked() + [pid]:
+            try:
+                os.kill(each, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        os.waitpid(pid, 0)
+
+    def job(self):
+        """The zklock-run that the shell has started."""
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            try:
+                if os.readlink("/proc/%d/exe" % pid) == BINARY and os.getpgid(pid) == pid and \
+                   self.lock.encode() in open_bytes("/proc/%d/cmdline" % pid) and \
+                   open_bytes("/proc/%d/comm" % pid) == b"zklock-run\n":
+                    return pid
+            except OSError:
+                continue
+        return 0
+
+    def press(self, key):
+        os.write(self.terminal, key)
+
+    def told(self, line):
+        wait_for(lambda: self.text("shell").splitlines()[-1:] == [line], "the shell sees: " + line)
+
+    def foreground(self):
+        return os.tcgetpgrp(self.terminal)
+
+    def test_ctrl_c_reaches_the_command_once_and_the_wrapper_dies_of_it(self):
+        script = 'trap \'echo told >> "$READY.told"; trap - INT; kill -INT $$\' INT; touch "$READY"; while :; do sleep 0.02; done'
+        self.shell(script=script)
+        command = self.foreground()
+        self.press(b"\x03")
+        self.told("ended -2 job")
+        self.assertEqual(self.text("ready.told"), "told\n")
+        self.assertFalse(lives(command))
+        self.assert_free(2)
+
+    def test_ctrl_c_while_waiting(self):
+        holder = self.hold()
+        self.shell(script="true", ready=False)
+        wait_for(lambda: len(self.nodes()) == 2, "it has queued")
+        self.press(b"\x03")
+        self.told("ended -2 job")
+        self.assertEqual(len(self.nodes()), 1)
+        self.assertIsNone(holder.poll())
+
+    def test_command_reads_from_the_terminal(self):
+        self.shell(script='touch "$READY"; read line; echo "$line" > "$READY.line"')
+        self.press(b"what was typed\n")
+        self.told("ended 0 job")
+        self.assertEqual(self.text("ready.line"), "what was typed\n")
+
+    def test_command_is_in_the_foreground_and_we_are_afterwards(self):
+        self.shell("--min-hold", "1h", script='ps -o tpgid=,pgid= -p $$ > "$READY.ps"; touch "$READY"; exit 3')
+        first, second = self.text("ready.ps").split()
+        self.assertEqual(first, second)
+        job = wait_for(self.job, "it holds on")
+        wait_for(lambda: self.foreground() == job, "the terminal is ours again")
+        self.press(b"\x03")
+        self.told("ended 3 job")
+
+    def test_terminal_is_taken_back_from_a_group_that_is_gone(self):
+        script = "import os, signal\n" \
+                 "signal.signal(signal.SIGTTOU, signal.SIG_IGN)\n" \
+                 "pid = os.fork()\n" \
+                 "if pid == 0:\n" \
+                 "    os.setpgid(0, 0)\n" \
+                 "    os.tcsetpgrp(0, os.getpid())\n" \
+                 "    os._exit(0)\n" \
+                 "os.waitpid(pid, 0)\n"
+        self.shell(command=(sys.executable, "-c", script), ready=False)
+        self.told("ended 0 job")
+
+    def test_ctrl_c_ends_a_command_that_is_stopped(self):
+        self.shell(command=COUNT)
+        command = self.foreground()
+        job = wait_for(self.job, "it runs")
+        self.press(b"\x1a")
+        wait_for(lambda: self.foreground() == job, "the terminal is ours")
+        self.press(b"\x03")
+        wait_for(lambda: self.text("shell").startswith("ended"), "the job ends")
+        self.assertFalse(lives(command))
+        self.assert_free(2)
+
+    def test_ctrl_z_stops_the_command_and_the_lock_stays_held(self):
+        self.shell("-T", "4", command=COUNT)
+        command = self.foreground()
+        job = wait_for(self.job, "it runs")
+        self.press(b"\x1a")
+        wait_for(lambda: state_of(command) == "T", "the command is stopped")
+        wait_for(lambda: self.foreground() == job, "the terminal is ours")
+        # The front goes on: the lock is held beyond what a session without heartbeats would last.
+        done = self.call("-w", "6", self.lock, "--", "true")
+        self.assertEqual(done[0], 75)
+        self.assertEqual(state_of(command), "T")
+        self.assertIn(state_of(job), "SR")
+        # Once more, and the job is the shell's.
+        self.press(b"\x1a")
+        self.told("stopped job")
+        self.proceed(job)
+        wait_for(lambda: state_of(command) in ("S", "R"), "the command goes on")
+        wait_for(lambda: self.foreground() == command, "in the foreground")
+        with open(self.file("ready.go"), "w", encoding="ascii"):
+            pass
+        self.told("ended 0 job")
+
+    def proceed(self, job):
+        """fg"""
+        with open("/proc/%d/stat" % job, encoding="ascii", errors="replace") as file:
+            shell = int(file.read().rpartition(")")[2].split()[1])
+        os.kill(shell, signal.SIGUSR1)
+
+    def test_stopped_beyond_the_lease_it_is_killed_and_does_not_go_on(self):
+        self.shell("-T", "4", command=COUNT)
+        command = self.foreground()
+        job = wait_for(self.job, "it runs")
+        self.press(b"\x1a")
+        wait_for(lambda: self.foreground() == job, "the terminal is ours")
+        self.press(b"\x1a")
+        self.told("stopped job")
+        wait_for(lambda: not lives(command), "the command is dead")
+        wait_for(lambda: not self.nodes(), "the session has expired")
+        ran = self.text("ready.ran")
+        self.proceed(job)
+        self.told("ended 76 job")
+        self.assertEqual(self.text("ready.ran"), ran)
+
+    def test_hang_up_ends_the_command(self):
+        self.shell(script='touch "$READY"; while :; do sleep 0.02; done')
+        command = self.foreground()
+        os.kill(wait_for(self.job, "it runs"), signal.SIGHUP)
+        self.told("ended -1 job")
+        self.assertFalse(lives(command))
+
+
+class Pipeline(CommandTest):
+    def test_pager_behind_us_keeps_the_terminal(self):
+        """A pipeline is one job: what we put into the foreground would put the others into the background."""
+        reader = "import os, sys\nsys.stdin.read()\nfd = os.open('/dev/tty', os.O_RDWR)\n" \
+                 "open(sys.argv[1], 'w').write(str(os.tcgetpgrp(fd) == os.getpgrp()))\n"
+        inner = '"$1" "$2" -- echo out | "$3" -c "$4" "$5"'
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve("/bin/sh", ["sh", "-c", inner, "sh", BINARY, self.lock, sys.executable, reader, self.file("answer")],
+                      self.environment())
+        self.addCleanup(os.close, terminal)
+        _, status = os.waitpid(pid, 0)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 0)
+        self.assertEqual(self.text("answer"), "True")
+
+
+class NoTerminal(CommandTest):
+    def test_without_a_controlling_terminal(self):
+        done = subprocess.run([BINARY, "-s", SERVERS, self.lock, "--", "sh", "-c", "exit 8"], env=self.environment(),
+                              start_new_session=True, stdin=subprocess.DEVNULL, check=False)
+        self.assertEqual(done.returncode, 8)
+
+
+def open_bytes(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
