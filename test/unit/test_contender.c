@@ -1611,8 +1611,9 @@ static void fuzz(uint64_t seed)
 static void random_inputs_break_no_rule(void)
 {
 	unsigned before = CU_get_number_of_failures();
+	uint64_t rounds = check_rounds(5000, 100000);
 
-	for (uint64_t seed = 0; seed < 50000 && CU_get_number_of_failures() == before; seed++)
+	for (uint64_t seed = 0; seed < rounds && CU_get_number_of_failures() == before; seed++)
 		fuzz(seed);
 }
 
