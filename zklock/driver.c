@@ -102,7 +102,7 @@ static void end(struct zkl__attempt *a, int code, int zk_code, const char *text)
 	a->zk_code = zk_code;
 	a->text = text;
 	a->events |= ZKL__TELL_OF_END;
-	if (!a->told_granted)
+	if (!a->accepted)
 		a->events &= ~(unsigned)ZKL__TELL_OF_GRANT;
 }
 
@@ -150,7 +150,6 @@ static bool lost(struct zkl__attempt *a)
 		atomic_store(&a->handle->lost, a->token);
 		atomic_store(&a->handle->held, 0);
 	}
-	a->events &= ~(unsigned)ZKL__TELL_OF_GRANT;
 	if (a->accepted) {
 		a->events |= ZKL__TELL_OF_LOSS;
 		return false;
@@ -419,15 +418,13 @@ bool zkl__attempt_settled(const struct zkl__attempt *a)
 
 bool zkl__attempt_accept(struct zkl__attempt *a)
 {
-	if (a->over)
+	if (a->over || a->contender.state == ZKL__LEAVE)
 		return false;
-	if (a->contender.state == ZKL__HELD && zkl__handle_check(a->handle, a->token) > 0) {
+	if (!a->accepted && zkl__handle_check(a->handle, a->token) > 0)
 		a->accepted = true;
-		return true;
-	}
-	if (!a->done)
+	if (!a->accepted)
 		input(a, ZKL__IN_LEASE_OVER);
-	return false;
+	return a->accepted;
 }
 
 void zkl__attempt_grant(const struct zkl__attempt *a, zkl_grant *ret)
@@ -442,9 +439,11 @@ void zkl__attempt_grant(const struct zkl__attempt *a, zkl_grant *ret)
 
 int zkl__attempt_error(const struct zkl__attempt *a, zkl_error *reterr)
 {
-	if (a->code < 0)
-		zkl__error(reterr, a->code, a->zk_code, 0, "%s %s", a->path, a->text ? a->text : zkl_strerror(a->code));
-	return a->code;
+	/* Released by another thread, before this one saw the grant. */
+	int code = a->code ? a->code : ZKL_ECANCELED;
+
+	return zkl__error(reterr, code, a->zk_code, 0, "%s %s", a->path,
+	                  a->code && a->text ? a->text : zkl_strerror(code));
 }
 
 bool zkl__attempt_has_event(const struct zkl__attempt *a)
@@ -480,15 +479,14 @@ static int64_t lease_ms(const struct zkl__attempt *a)
 {
 	int64_t left = zkl__hub_left_ns(a->hub, a->stop_ns) / MS;
 
-	return left > 0 ? left : 0;
+	return a->contender.state == ZKL__HELD && left > 0 ? left : 0;
 }
 
-/* GRANTED, if it still is. */
+/* GRANTED, if it still is; also if it is no more, where an acquire() has returned it already. */
 static bool deliver_grant(struct zkl__attempt *a, struct zkl__delivery *ret)
 {
 	a->events &= ~(unsigned)ZKL__TELL_OF_GRANT;
-	/* One look only: once accepted, the owner must be told. */
-	if (a->accepted ? zkl__handle_check(a->handle, a->token) <= 0 : !zkl__attempt_accept(a))
+	if (!a->accepted && !zkl__attempt_accept(a))
 		return false;
 	a->told_granted = true;
 	fill(a, ret, ZKL_EV_GRANTED);

@@ -82,7 +82,7 @@ int64_t zkl__handle_check(struct zkl__handle *handle, uint64_t token);
 
 /* Granted, or over? */
 bool zkl__attempt_settled(const struct zkl__attempt *attempt);
-/* The grant is taken by the owner, if it is still live; else the attempt is over. */
+/* The owner takes the grant, if it is still live; else the attempt is over. True again if it was taken before. */
 bool zkl__attempt_accept(struct zkl__attempt *attempt);
 void zkl__attempt_grant(const struct zkl__attempt *attempt, zkl_grant *ret);
 int  zkl__attempt_error(const struct zkl__attempt *attempt, zkl_error *reterr);

@@ -132,7 +132,8 @@ typedef struct zkl_peer {
  *     WAITING*  [ GRANTED  (SUSPENDED RESUMED)*  [SUSPENDED]  [LOST] ]  ENDED
  *
  * WAITING    queued; at most `ahead` contenders are before us. Sent again when that changes for us, also after an expiry.
- * GRANTED    we hold. The lease is live at delivery; if it no longer is, ENDED(ELOST) comes instead.
+ * GRANTED    we hold. The lease is live at delivery; if it no longer is, ENDED(ELOST) comes instead. Only where an acquire()
+ *            has returned the grant already it comes in any case, with lease_ms 0 if the lease is over.
  * SUSPENDED  proofs of the session stopped coming: begin nothing new. RESUMED: they are back.
  * LOST       stop now, you have stop_ms. The node stays (while the session lives) until YOU release: that call, not the
  *            callback's return, says that your work is over.

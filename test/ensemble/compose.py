@@ -5,13 +5,15 @@ Compose only brings them up. What comes after goes to the engine by id: compose 
 a tenth, and it finds nothing once its file has changed. Everything that belongs to an ensemble carries compose's label of
 the project, so that the end needs no state."""
 
+import json
 import os
+import random
 import subprocess
 import time
 
 import image
 import wire
-from ensemble import Fail, PortTaken, Unsupported, check_ports, signals_held, tool, wait_until_served
+from ensemble import Fail, PortTaken, Unsupported, check_ports, signals_held, tool, wait_until_served, wait_until_started
 
 NAME = "compose"
 TOP = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
@@ -61,30 +63,49 @@ def prepare():
     return image.find()
 
 
+def _fewer_servers(state):
+    """A second compose file for an ensemble of less than three, whose servers must not wait for the others."""
+    servers = " ".join("server.%d=%s.%d:2888:3888;2181" % (i, state["peers_net"], i + 10) for i in state.numbers)
+    path = os.path.join(state.folder, "fewer.yml")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"services": {"zk%d" % i: {"environment": {"ZOO_SERVERS": servers}} for i in state.numbers}}, f)
+    return path
+
+
+def _up(state, env):
+    state["peers_net"] = env["ZKLOCK_PEERS"] = "198.%d.%d" % (random.choice((18, 19)), random.randrange(256))
+    command = _compose() + ["-f", os.path.join(TOP, "docker-compose.yml")]
+    if state["servers"] < 3:
+        command += ["-f", _fewer_servers(state)]
+    command += ["-p", _project(state), "up", "-d"] + ["zk%d" % i for i in state.numbers]
+    # Broken off in the middle, compose can leave the engine at work on a container that `down` does not see yet.
+    with signals_held():
+        tool(command, env=env)
+
+
 def up(state):
     env = dict(os.environ)
     env.update({
         "ZKLOCK_IMAGE": image.find(),
         "ZKLOCK_TICK_MS": str(state["tick_ms"]),
         "ZKLOCK_SYNC_LIMIT": str(state["sync_limit"]),
-        "ZKLOCK_PEERS": " ".join("server.%d=peer%d:2888:3888;2181" % (i, i) for i in state.numbers),
     })
     for i in state.numbers:
         env["ZKLOCK_PORT%d" % i] = str(state.port(i))
-    services = ["zk%d" % i for i in state.numbers]
-    command = _compose() + ["-f", os.path.join(TOP, "docker-compose.yml"), "-p", _project(state), "up", "-d"]
-    try:
-        # Broken off in the middle, compose can leave the engine at work on a container that `down` does not see yet.
-        with signals_held():
-            tool(command + services, env=env)
-    except Fail as e:
-        if "already allocated" in str(e) or "already in use" in str(e):
-            raise PortTaken("a port of %s was taken meanwhile" % state.hosts) from None
-        raise
+    for attempt in range(5):
+        try:
+            _up(state, env)
+            break
+        except Fail as e:
+            if "already allocated" in str(e) or "already in use" in str(e):
+                raise PortTaken("a port of %s was taken meanwhile" % state.hosts) from None
+            # The addresses of `peers` are another ensemble's.
+            if "overlap" not in str(e) or attempt == 4:
+                raise
     found = dict(reversed(line.split()) for line in
                  tool(["docker", "ps", "-a", "--no-trunc", "--filter", _of_project(state), "--format",
                        '{{.ID}} {{.Label "com.docker.compose.service"}}']).splitlines())
-    state["containers"] = [found[service] for service in services]
+    state["containers"] = [found["zk%d" % i] for i in state.numbers]
     state["peers"] = tool(["docker", "network", "ls", "-q", "--no-trunc", "--filter", _of_project(state), "--filter",
                            "label=com.docker.compose.network=peers"]).strip()
     state.save()
@@ -94,9 +115,12 @@ def _container(state, number):
     return state["containers"][number - 1]
 
 
-def still_alive(state):
+def still_alive(state, numbers):
+    """A function that raises when one of these servers has ended by itself."""
     def check():
-        ended = tool(["docker", "ps", "-aq", "--filter", _of_project(state), "--filter", "status=exited"]).split()
+        ended = set(tool(["docker", "ps", "-aq", "--no-trunc", "--filter", _of_project(state), "--filter",
+                          "status=exited"]).split())
+        ended = [_container(state, i) for i in numbers if _container(state, i) in ended]
         if ended:
             logs = subprocess.run(["docker", "logs", "--tail", "5", ended[0]], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, timeout=60, check=False).stdout
@@ -136,7 +160,7 @@ def kill(state, number):
 
 def start(state, number):
     tool(["docker", "start", _container(state, number)])
-    wait_until_served(state, [number])
+    wait_until_started(state, number, still_alive(state, [number]))
 
 
 def cut(state, number):
@@ -148,11 +172,13 @@ def cut(state, number):
 def heal(state, number):
     container = _container(state, number)
     try:
-        tool(["docker", "network", "connect", "--alias", "peer%d" % number, state["peers"], container])
+        tool(["docker", "network", "connect", "--ip", "%s.%d" % (state["peers_net"], number + 10), state["peers"],
+              container])
     except Fail as e:
         if "already exists" not in str(e):
             raise
-    # With the address that it had (mostly so) its connections go on where they stopped, unless they have timed out.
+    # With the address that it had its connections go on where they stopped, unless they have timed out or the next attempt
+    # of the kernel to send is far off.
     deadline = time.monotonic() + HEAL_S
     while not wire.commits(state.port(number), 0.5):
         if time.monotonic() > deadline:

@@ -185,6 +185,21 @@ def free_ports(count):
     return ports
 
 
+def modes(state):
+    """The mode of every server, asked at the same time: one that is stopped costs its whole timeout."""
+    import threading
+    found = [None] * state["servers"]
+
+    def ask(number):
+        found[number - 1] = wire.mode(state.port(number))
+    threads = [threading.Thread(target=ask, args=(i,)) for i in state.numbers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
 def wait_until_served(state, numbers, still_alive=lambda: None, timeout=SERVE_S):
     """Waits until each of these servers commits a transaction. still_alive() is called now and then, to give up at once
     when there is nothing left to wait for."""
@@ -194,9 +209,24 @@ def wait_until_served(state, numbers, still_alive=lambda: None, timeout=SERVE_S)
         while not wire.commits(state.port(number), 2.0):
             now = time.monotonic()
             if now > deadline:
-                raise Fail("server %d does not serve after %d s: it is %s" % (number, timeout,
-                                                                            wire.mode(state.port(number))))
+                raise Fail("server %d does not serve after %d s: the servers are %s" %
+                           (number, timeout, ", ".join(modes(state))))
             if now > asked + 1:
                 still_alive()
                 asked = now
             time.sleep(0.05)
+
+
+def wait_until_started(state, number, still_alive):
+    """Waits until a server that was started serves; or until it runs, where too few others run for it ever to serve: who
+    starts them all one by one must get on to the next."""
+    deadline = time.monotonic() + SERVE_S
+    while not wire.commits(state.port(number), 2.0):
+        found = modes(state)
+        runs = [mode for mode in found if mode not in ("down", "silent")]
+        if found[number - 1] == "not serving" and len(runs) <= state["servers"] // 2:
+            return
+        if time.monotonic() > deadline:
+            raise Fail("server %d does not serve after %d s: the servers are %s" % (number, SERVE_S, ", ".join(found)))
+        still_alive()
+        time.sleep(0.05)

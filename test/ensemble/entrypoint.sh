@@ -30,4 +30,6 @@ config=/etc/zookeeper-ensemble.cfg
 [[ -f $data/myid ]] || echo "${ZOO_MY_ID:-1}" >"$data/myid"
 
 read -ra flags <<<"${JVMFLAGS:-}"
-exec java "${flags[@]}" -cp /usr/share/java/zookeeper.jar org.apache.zookeeper.server.quorum.QuorumPeerMain "$config"
+# Without a log binding a server says nothing of what goes wrong.
+exec java "${flags[@]}" -cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \
+	org.apache.zookeeper.server.quorum.QuorumPeerMain "$config"

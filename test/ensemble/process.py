@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from ensemble import Fail, PortTaken, Unsupported, check_ports, free_ports, signals_held, wait_until_served
+from ensemble import Fail, PortTaken, Unsupported, check_ports, free_ports, signals_held, wait_until_started
 
 NAME = "process"
 JAR = "/usr/share/java/zookeeper.jar"
@@ -119,9 +119,10 @@ def up(state):
            os.path.join(state.folder, "keep_moving.log"))
 
 
-def still_alive(state):
+def still_alive(state, numbers):
+    """A function that raises when one of these servers has ended by itself."""
     def check():
-        for i in state.numbers:
+        for i in numbers:
             if any(_pids(_config(state, i))):
                 continue
             with open(os.path.join(os.path.dirname(_config(state, i)), "log"), errors="replace", encoding="utf-8") as f:
@@ -155,7 +156,7 @@ def kill(state, number):
 def start(state, number):
     if not any(_pids(_config(state, number))):
         _start_server(state, number)
-    wait_until_served(state, [number])
+    wait_until_started(state, number, still_alive(state, [number]))
 
 
 def cut(state, number):

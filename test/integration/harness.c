@@ -89,6 +89,23 @@ zkclient *observer(void)
 	return the_observer;
 }
 
+node foreign_contender(const char *path, const char *prefix)
+{
+	node made = {""};
+	char asked[300];
+	EXPECT_INT(zkclient_make_directory(observer(), path), ZOK);
+	snprintf(asked, sizeof asked, "%s/%s", path, prefix);
+	EXPECT_INT(
+		zkclient_create(observer(), asked, "x", 1, ZOO_EPHEMERAL | ZOO_SEQUENCE, made.path, sizeof made.path),
+		ZOK);
+	return made;
+}
+
+const char *node_name(const node *n)
+{
+	return strrchr(n->path, '/') + 1;
+}
+
 static lock_path paths_made[PATHS_MAX];
 static size_t    path_count;
 
@@ -126,6 +143,12 @@ int64_t now_ms(void)
 void poll_pause(void)
 {
 	nanosleep(&(struct timespec){0, 2000000}, NULL);
+}
+
+void let_pass(int64_t ms)
+{
+	for (int64_t end_ms = now_ms() + ms; now_ms() < end_ms;)
+		poll_pause();
 }
 
 /* ---- asserting ---- */
@@ -197,6 +220,19 @@ int64_t session_timeout_ms(zkl_session *s)
 	zkl_stats stats = ZKL_STATS_INIT;
 	zkl_session_stats(s, &stats);
 	return stats.timeout_ms;
+}
+
+static uint64_t heartbeats(zkl_session *s)
+{
+	zkl_stats stats = ZKL_STATS_INIT;
+	zkl_session_stats(s, &stats);
+	return stats.heartbeats;
+}
+
+void wait_for_full_lease(zkl_session *s)
+{
+	uint64_t now = heartbeats(s);
+	EVENTUALLY(heartbeats(s) >= now + 6, 3 * session_timeout_ms(s));
 }
 
 /* ---- proxies ---- */

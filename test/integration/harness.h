@@ -5,7 +5,7 @@
 /* harness.h: what the integration tests share: servers from the environment, paths of their own, deadlines, a recorder of
  * events that knows their grammar, faults of servers.
  *
- *     static const test tests[] = {TEST(free_lock_is_granted, 20), ..., {0}};
+ *     static const test tests[] = {{TEST(free_lock_is_granted, 20)}, ..., {0}};
  *     int main(int argc, char **argv) { return harness_main(argc, argv, "lock", tests); }
  *
  * With arguments only the tests of these names run. The environment:
@@ -40,10 +40,7 @@ typedef struct test {
 	void (*run)(void);
 	int deadline_s;
 } test;
-#define TEST(name, deadline_s)                                                                                         \
-	{                                                                                                              \
-#name, name, deadline_s                                                                                \
-	}
+#define TEST(name, deadline_s) #name, name, deadline_s
 
 int harness_main(int argc, char **argv, const char *suite, const test *tests);
 
@@ -74,11 +71,20 @@ lock_path new_path(void);
 /* An observer and operator, for the test's own thread, connected straight to all servers. */
 zkclient *observer(void);
 
+/* A contender of somebody else's under the path, which is made if need be: an ephemeral node of the observer's session. The
+ * server appends the sequence number to the prefix. */
+typedef struct node {
+	char path[300];
+} node;
+node        foreign_contender(const char *path, const char *prefix);
+const char *node_name(const node *n); /* without the path */
+
 /* ---- time ---- */
 
 int64_t now_ns(void); /* CLOCK_BOOTTIME, as the library's lease */
 int64_t now_ms(void);
-void    poll_pause(void); /* between two looks at a condition */
+void    poll_pause(void);     /* between two looks at a condition */
+void    let_pass(int64_t ms); /* where the passing of time is what is tested, never to wait for something */
 
 /* Asserts that the condition becomes true in time. */
 #define EVENTUALLY(condition, within_ms)                                                                               \
@@ -124,6 +130,8 @@ zkl_session *session_open(const char *at, int64_t timeout_ms);
 zkl_session_options session_options(const char *at, int64_t timeout_ms);
 /* T as granted, 0 before the first connection. */
 int64_t session_timeout_ms(zkl_session *s);
+/* Waits until heartbeats have been flowing for long enough that the lease has its full length. */
+void wait_for_full_lease(zkl_session *s);
 
 /* ---- proxies in front of several servers ---- */
 

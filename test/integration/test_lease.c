@@ -18,20 +18,6 @@
 
 extern char **environ;
 
-static uint64_t heartbeats(zkl_session *s)
-{
-	zkl_stats stats = ZKL_STATS_INIT;
-	zkl_session_stats(s, &stats);
-	return stats.heartbeats;
-}
-
-/* Heartbeats have been flowing for long enough that the lease has its full length. */
-static void wait_for_full_lease(zkl_session *s)
-{
-	uint64_t now = heartbeats(s);
-	EVENTUALLY(heartbeats(s) >= now + 6, 3 * session_timeout_ms(s));
-}
-
 /* A session through proxies that holds one lock. */
 typedef struct holder {
 	lock_path    path;
@@ -87,14 +73,15 @@ static void expect_lost_once_and_for_good(holder *h)
 	EVENTUALLY(zkclient_count(observer(), h->path.text) == 0, ENOUGH_MS);
 }
 
-/* LOST before a session timeout has passed since the last proof, but not long before the lease must end. */
+/* LOST before a session timeout has passed since the last proof, and not at once: heartbeats that came late on a busy machine
+ * make the lease shorter than its 5T/8, but no shorter than half of that. */
 static void expect_lost_in_time(holder *h)
 {
 	seen    lost = {0}, suspended = {0};
 	int64_t timeout_ns = session_timeout_ms(h->s) * 1000000;
 	EXPECT_TRUE(recorder_wait(&h->events, ZKL_EV_LOST, 1, 2 * SESSION_MS, &lost));
 	int64_t proof_ns = net_last_proof_ns(&h->n);
-	EXPECT_RANGE((lost.at_ns - proof_ns) / 1000000, timeout_ns / 2000000, timeout_ns / 1000000);
+	EXPECT_RANGE((lost.at_ns - proof_ns) / 1000000, timeout_ns / 1000000 * 5 / 16, timeout_ns / 1000000);
 	EXPECT_TRUE(atomic_load(&h->asking.last_yes_ns) <= lost.at_ns); /* check() runs ahead of the event */
 	EXPECT_TRUE(recorder_wait(&h->events, ZKL_EV_SUSPENDED, 1, 0, &suspended));
 	EXPECT_TRUE(suspended.at_ns <= lost.at_ns);
@@ -138,18 +125,13 @@ static void watch_events_prove_nothing(void)
 	lock_path paths[WATCHES];
 	recorder  waiting[WATCHES];
 	zkl_lock *locks[WATCHES];
-	char      watched[WATCHES][300];
+	node      watched[WATCHES];
 	holder_open(&h, 1, 1, SESSION_MS);
 	for (int i = 0; i < WATCHES; i++) {
-		char prefix[300];
 		paths[i] = new_path();
 		waiting[i] = (recorder)RECORDER("waiter");
-		snprintf(prefix, sizeof prefix, "%s/_c_1c9f1f24-8a0a-4c7b-a1a1-7b0d5a5a5001-lock-", paths[i].text);
-		EXPECT_INT(zkclient_make_directory(observer(), paths[i].text), ZOK);
 		for (int k = 0; k < 2; k++) /* behind two: then the second one's data is watched */
-			EXPECT_INT(zkclient_create(observer(), prefix, "x", 1, ZOO_EPHEMERAL | ZOO_SEQUENCE, watched[i],
-			                           sizeof watched[i]),
-			           ZOK);
+			watched[i] = foreign_contender(paths[i].text, "_c_1c9f1f24-8a0a-4c7b-a1a1-7b0d5a5a5001-lock-");
 		locks[i] = lock_new(h.s, paths[i].text, &waiting[i]);
 		EXPECT_RC(zkl_lock_start(locks[i], ZKL_FOREVER, NULL), ZKL_OK);
 		EXPECT_TRUE(recorder_wait(&waiting[i], ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
@@ -157,7 +139,7 @@ static void watch_events_prove_nothing(void)
 	wait_for_full_lease(h.s);
 	net_hold(&h.n, PROXY_TO_SERVER);
 	for (int i = 0; i < WATCHES; i++) { /* spread over T */
-		EXPECT_INT(zkclient_set(observer(), watched[i], "y", 1), ZOK);
+		EXPECT_INT(zkclient_set(observer(), watched[i].path, "y", 1), ZOK);
 		int64_t next_ms = now_ms() + SESSION_MS / WATCHES;
 		EVENTUALLY(now_ms() >= next_ms, SESSION_MS);
 	}
@@ -241,7 +223,7 @@ static void grant_that_is_over_before_its_event_is_never_told(void)
 	EXPECT_RC(zkl_lock_start(first, ZKL_FOREVER, NULL), ZKL_OK);
 	EXPECT_TRUE(recorder_wait(&blocking, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
 	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
-	EVENTUALLY(zkclient_count(observer(), path.text) == 1, ENOUGH_MS);
+	EVENTUALLY((zkl_session_stats(s, &stats), stats.granted == 2), ENOUGH_MS);
 	net_hold(&n, PROXY_BOTH);
 	EVENTUALLY((zkl_session_stats(s, &stats), stats.lease_ms < 0), 2 * SESSION_MS);
 	atomic_store(&blocking.flag, 0);
@@ -261,12 +243,6 @@ static void grant_that_is_over_before_its_event_is_never_told(void)
 
 /* ---- outages that cost nothing ---- */
 
-static void keep_for(int64_t ms)
-{
-	int64_t end_ms = now_ms() + ms;
-	EVENTUALLY(now_ms() >= end_ms, ms + 1000);
-}
-
 /* consul #5437, marathon #4266 */
 static void short_outages_cost_no_lock(void)
 {
@@ -277,16 +253,16 @@ static void short_outages_cost_no_lock(void)
 	for (int i = 0; i < rounds(1, 10); i++) {
 		net_set_door(&h.n, PROXY_REFUSING); /* a broken connection for less than T/4 */
 		net_cut(&h.n);
-		keep_for(timeout_ms / 5);
+		let_pass(timeout_ms / 5);
 		net_set_door(&h.n, PROXY_OPEN);
 		wait_for_full_lease(h.s);
 		net_hold(&h.n, PROXY_BOTH); /* silence for less than T/8 */
-		keep_for(timeout_ms / 10);
+		let_pass(timeout_ms / 10);
 		net_hold(&h.n, 0);
 		wait_for_full_lease(h.s);
 		for (int k = 0; k < 5; k++) { /* two reconnects within a few milliseconds */
 			net_cut(&h.n);
-			keep_for(5 * k);
+			let_pass(5 * k);
 		}
 		wait_for_full_lease(h.s);
 	}
@@ -330,7 +306,7 @@ static void heartbeats_flow_only_while_somebody_holds_or_is_next(void)
 	EXPECT_RC(zkl_lock_start(third, ZKL_FOREVER, NULL), ZKL_OK); /* waits, but is not next */
 	EVENTUALLY(zkclient_count(observer(), other_path.text) == 3, ENOUGH_MS);
 	net_reset_counts(&n);
-	keep_for(SESSION_MS);
+	let_pass(SESSION_MS);
 	EXPECT_INT(net_requests(&n, OP_MULTI), 0);
 	for (int i = 0; i < 10; i++) { /* ten locks, one heartbeat */
 		char name[200];
@@ -340,7 +316,7 @@ static void heartbeats_flow_only_while_somebody_holds_or_is_next(void)
 	}
 	wait_for_full_lease(s);
 	net_reset_counts(&n);
-	keep_for(2 * SESSION_MS);
+	let_pass(2 * SESSION_MS);
 	EXPECT_RANGE(net_requests(&n, OP_MULTI), 9, 16); /* each T/6 */
 	EXPECT_INT(net_requests(&n, OP_ANY) - net_requests(&n, OP_MULTI), 0);
 	for (int i = 0; i < 10; i++)
@@ -360,18 +336,13 @@ static void waiter_that_expires_queues_again(void)
 {
 	lock_path path = new_path();
 	net       n;
-	char      prefix[300], predecessor[300];
+	node      predecessor = foreign_contender(path.text, "_c_63b8a1a5-9a34-4b93-9f0c-6a1f04f5d001-lock-");
 	net_open(&n, 1, 1);
 	zkl_session *s = session_open(n.servers, SESSION_MS);
 	recorder     events = RECORDER("waiter");
 	zkl_lock    *lock = lock_new(s, path.text, &events);
 	seen         e = {0};
 	int          expiries = rounds(8, 50);
-	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
-	snprintf(prefix, sizeof prefix, "%s/_c_63b8a1a5-9a34-4b93-9f0c-6a1f04f5d001-lock-", path.text);
-	EXPECT_INT(zkclient_create(observer(), prefix, NULL, 0, ZOO_EPHEMERAL | ZOO_SEQUENCE, predecessor,
-	                           sizeof predecessor),
-	           ZOK);
 	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
 	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
 	for (int i = 1; i <= expiries; i++) {
@@ -387,7 +358,7 @@ static void waiter_that_expires_queues_again(void)
 		EVENTUALLY(zkclient_count(observer(), path.text) == 2, ENOUGH_MS);
 		EXPECT_INT(recorder_count(&events, ZKL_EV_GRANTED), 0);
 	}
-	EXPECT_INT(zkclient_delete(observer(), predecessor), ZOK);
+	EXPECT_INT(zkclient_delete(observer(), predecessor.path), ZOK);
 	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
 	EXPECT_RC(zkl_lock_release(lock, ENOUGH_MS, NULL), ZKL_OK);
 	zkl_lock_free(lock);
@@ -404,12 +375,9 @@ static void waiter_that_expires_ends_when_told_not_to_queue_again(void)
 	zkl_options options = ZKL_OPTIONS_INIT;
 	zkl_lock   *lock = NULL;
 	seen        e = {0};
-	char        predecessor[300];
 	net_open(&n, 1, 1);
 	zkl_session *s = session_open(n.servers, SESSION_MS);
-	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
-	snprintf(predecessor, sizeof predecessor, "%s/_c_63b8a1a5-9a34-4b93-9f0c-6a1f04f5d002-lock-", path.text);
-	EXPECT_INT(zkclient_create(observer(), predecessor, NULL, 0, ZOO_EPHEMERAL | ZOO_SEQUENCE, NULL, 0), ZOK);
+	foreign_contender(path.text, "_c_63b8a1a5-9a34-4b93-9f0c-6a1f04f5d002-lock-");
 	options.flags = ZKL_NO_REQUEUE;
 	options.on_event = recorder_event;
 	options.user = &events;
@@ -502,7 +470,7 @@ static void child_end(child *c)
 static void stop_for(child *c, int64_t ms)
 {
 	kill(c->pid, SIGSTOP);
-	keep_for(ms);
+	let_pass(ms);
 	kill(c->pid, SIGCONT);
 }
 
@@ -618,7 +586,7 @@ static void stopped_waiter_keeps_its_place(void)
 	EXPECT_RC(zkl_lock_start(third, ZKL_FOREVER, NULL), ZKL_OK);
 	EVENTUALLY(zkclient_count(observer(), path.text) == 3, ENOUGH_MS);
 	stop_for(&c, SESSION_MS * 3 / 4);
-	keep_for(SESSION_MS / 4);
+	let_pass(SESSION_MS / 4);
 	EXPECT_INT(zkclient_count(observer(), path.text), 3);
 	EXPECT_RC(zkl_lock_release(first, ENOUGH_MS, NULL), ZKL_OK);
 	EXPECT_TRUE(child_says(&c, "granted", ENOUGH_MS));
@@ -643,10 +611,10 @@ static void holder_stopped_beyond_its_lease_is_told_lost_once(void)
 	child_start(&c, "events", path.text, SESSION_MS);
 	EXPECT_TRUE(child_says(&c, "granted", 2 * ENOUGH_MS));
 	uint64_t token = token_in(c.line);
-	keep_for(SESSION_MS);
+	let_pass(SESSION_MS);
 	stop_for(&c, SESSION_MS * 3 / 4);
 	EXPECT_TRUE(child_says(&c, "lost", ENOUGH_MS));
-	keep_for(SESSION_MS / 2);
+	let_pass(SESSION_MS / 2);
 	snprintf(ask, sizeof ask, "c %llu\n", (unsigned long long)token);
 	child_ask(&c, ask);
 	EXPECT_TRUE(child_says(&c, "check", ENOUGH_MS));
@@ -665,20 +633,20 @@ static void holder_stopped_beyond_its_lease_is_told_lost_once(void)
 int main(int argc, char **argv)
 {
 	static const test tests[] = {
-		TEST(silence_costs_the_lease_by_the_own_clock, 180),
-		TEST(refused_connections_cost_the_lease_by_the_own_clock, 60),
-		TEST(watch_events_prove_nothing, 60),
-		TEST(stop_ms_is_told_that_much_earlier, 60),
-		TEST(expired_session_costs_the_lock_once, 60),
-		TEST(grant_that_is_over_before_its_event_is_never_told, 60),
-		TEST(short_outages_cost_no_lock, 600),
-		TEST(idle_holder_keeps_its_lock, 60),
-		TEST(heartbeats_flow_only_while_somebody_holds_or_is_next, 60),
-		TEST(waiter_that_expires_queues_again, 300),
-		TEST(waiter_that_expires_ends_when_told_not_to_queue_again, 60),
-		TEST(first_check_of_a_stopped_holder_says_no, 600),
-		TEST(stopped_waiter_keeps_its_place, 60),
-		TEST(holder_stopped_beyond_its_lease_is_told_lost_once, 60),
+		{TEST(silence_costs_the_lease_by_the_own_clock, 180)},
+		{TEST(refused_connections_cost_the_lease_by_the_own_clock, 60)},
+		{TEST(watch_events_prove_nothing, 60)},
+		{TEST(stop_ms_is_told_that_much_earlier, 60)},
+		{TEST(expired_session_costs_the_lock_once, 60)},
+		{TEST(grant_that_is_over_before_its_event_is_never_told, 60)},
+		{TEST(short_outages_cost_no_lock, 600)},
+		{TEST(idle_holder_keeps_its_lock, 60)},
+		{TEST(heartbeats_flow_only_while_somebody_holds_or_is_next, 60)},
+		{TEST(waiter_that_expires_queues_again, 300)},
+		{TEST(waiter_that_expires_ends_when_told_not_to_queue_again, 60)},
+		{TEST(first_check_of_a_stopped_holder_says_no, 600)},
+		{TEST(stopped_waiter_keeps_its_place, 60)},
+		{TEST(holder_stopped_beyond_its_lease_is_told_lost_once, 60)},
 		{0},
 	};
 	setvbuf(stdout, NULL, _IOLBF, 0);

@@ -248,16 +248,16 @@ static void no_host_that_resolves_is_enotconn_in_time(void)
 int main(int argc, char **argv)
 {
 	static const test tests[] = {
-		TEST(hostile_paths_are_refused_and_nothing_is_made, 60),
-		TEST(longest_and_oddest_paths_work, 60),
-		TEST(parents_of_a_nested_path_are_made, 60),
-		TEST(chroot_that_exists_is_a_prefix, 60),
-		TEST(chroot_counts_towards_the_longest_path, 60),
-		TEST(missing_chroot_is_epath_and_never_made, 60),
-		TEST(hostile_chroots_and_hosts_are_refused_on_open, 60),
-		TEST(locks_below_zookeepers_own_nodes_are_refused_by_chroot_too, 60),
-		TEST(a_host_that_does_not_resolve_keeps_nobody_from_the_others, 60),
-		TEST(no_host_that_resolves_is_enotconn_in_time, 60),
+		{TEST(hostile_paths_are_refused_and_nothing_is_made, 60)},
+		{TEST(longest_and_oddest_paths_work, 60)},
+		{TEST(parents_of_a_nested_path_are_made, 60)},
+		{TEST(chroot_that_exists_is_a_prefix, 60)},
+		{TEST(chroot_counts_towards_the_longest_path, 60)},
+		{TEST(missing_chroot_is_epath_and_never_made, 60)},
+		{TEST(hostile_chroots_and_hosts_are_refused_on_open, 60)},
+		{TEST(locks_below_zookeepers_own_nodes_are_refused_by_chroot_too, 60)},
+		{TEST(a_host_that_does_not_resolve_keeps_nobody_from_the_others, 60)},
+		{TEST(no_host_that_resolves_is_enotconn_in_time, 60)},
 		{0},
 	};
 	return harness_main(argc, argv, "path", tests);

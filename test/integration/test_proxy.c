@@ -210,16 +210,16 @@ static void operator_sees_and_deletes(void)
 int main(int argc, char **argv)
 {
 	static const test tests[] = {
-		TEST(counts_requests_by_type, 30),
-		TEST(cut_before_keeps_the_request_from_the_server, 30),
-		TEST(lost_reply_leaves_the_request_done, 30),
-		TEST(cut_after_reply_delivers_the_reply, 60),
-		TEST(delayed_reply_comes_late, 30),
-		TEST(held_directions_are_silent_until_let_go, 30),
-		TEST(held_request_waits_with_what_is_behind_it, 30),
-		TEST(closed_doors_keep_clients_out, 60),
-		TEST(expired_session_is_told_so, 30),
-		TEST(operator_sees_and_deletes, 30),
+		{TEST(counts_requests_by_type, 30)},
+		{TEST(cut_before_keeps_the_request_from_the_server, 30)},
+		{TEST(lost_reply_leaves_the_request_done, 30)},
+		{TEST(cut_after_reply_delivers_the_reply, 60)},
+		{TEST(delayed_reply_comes_late, 30)},
+		{TEST(held_directions_are_silent_until_let_go, 30)},
+		{TEST(held_request_waits_with_what_is_behind_it, 30)},
+		{TEST(closed_doors_keep_clients_out, 60)},
+		{TEST(expired_session_is_told_so, 30)},
+		{TEST(operator_sees_and_deletes, 30)},
 		{0},
 	};
 	return harness_main(argc, argv, "proxy", tests);

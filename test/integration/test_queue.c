@@ -10,28 +10,6 @@
 #define ENOUGH_MS     10000
 #define CURATOR(uuid) "_c_" uuid "-lock-"
 
-typedef struct node {
-	char path[300];
-} node;
-
-/* A contender of somebody else's, which belongs to the observer's session. */
-static node foreign(const char *path, const char *prefix)
-{
-	node made = {""};
-	char asked[300];
-	EXPECT_INT(zkclient_make_directory(observer(), path), ZOK);
-	snprintf(asked, sizeof asked, "%s/%s", path, prefix);
-	EXPECT_INT(
-		zkclient_create(observer(), asked, "x", 1, ZOO_EPHEMERAL | ZOO_SEQUENCE, made.path, sizeof made.path),
-		ZOK);
-	return made;
-}
-
-static const char *name_of(const node *n)
-{
-	return strrchr(n->path, '/') + 1;
-}
-
 /* The nth child (0, 1, ...) by sequence number. */
 static node child(const char *path, int nth)
 {
@@ -152,7 +130,7 @@ static void crowd_with_deleted_nodes_is_served_in_order(void)
 	zkl_session *s[SESSIONS];
 	recorder     events[CROWD];
 	zkl_lock    *locks[CROWD];
-	node         gate = foreign(path.text, CURATOR("8b0f7c1e-0000-4000-8000-000000000000"));
+	node         gate = foreign_contender(path.text, CURATOR("8b0f7c1e-0000-4000-8000-000000000000"));
 	unsigned     random = (unsigned)now_ns();
 	served.count = 0;
 	for (int i = 0; i < SESSIONS; i++)
@@ -203,15 +181,15 @@ static void predecessor_deleted_between_list_and_watch(void)
 		node      first = {""}, predecessor;
 		seen      e = {0};
 		if (others_before)
-			first = foreign(path.text, CURATOR("2ed1bd0b-4f5a-4b36-a1f0-9d34b0f1f001"));
-		predecessor = foreign(path.text, CURATOR("2ed1bd0b-4f5a-4b36-a1f0-9d34b0f1f002"));
+			first = foreign_contender(path.text, CURATOR("2ed1bd0b-4f5a-4b36-a1f0-9d34b0f1f001"));
+		predecessor = foreign_contender(path.text, CURATOR("2ed1bd0b-4f5a-4b36-a1f0-9d34b0f1f002"));
 		net_open(&n, 1, 1);
 		zkl_session *s = session_open(n.servers, SESSION_MS);
 		recorder     events = RECORDER("waiter");
 		zkl_lock    *lock = lock_new(s, path.text, &events);
 		proxy_arm(n.at[0],
 		          &(proxy_rule){
-				  .op = OP_ANY, .nth = 1, .path = name_of(&predecessor), .act = PROXY_HOLD_REQUEST});
+				  .op = OP_ANY, .nth = 1, .path = node_name(&predecessor), .act = PROXY_HOLD_REQUEST});
 		EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
 		EXPECT_TRUE(proxy_wait_struck(n.at[0], ENOUGH_MS));
 		EXPECT_INT(zkclient_delete(observer(), predecessor.path), ZOK);
@@ -246,7 +224,7 @@ static void own_node_deleted_just_before_the_predecessor_grants_nothing(void)
 	options.user = &events;
 	EXPECT_RC(zkl_lock_new(s, path.text, &options, &lock, NULL), ZKL_OK);
 	for (int i = 1; i <= rounds(60, 1000); i++) {
-		node predecessor = foreign(path.text, CURATOR("5a1c0f77-9f6b-4c1e-8d55-1f7a52c4a001"));
+		node predecessor = foreign_contender(path.text, CURATOR("5a1c0f77-9f6b-4c1e-8d55-1f7a52c4a001"));
 		seen e = {0};
 		net_reset_counts(&n);
 		EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
@@ -277,7 +255,7 @@ static void waiter_whose_node_is_deleted_queues_again(void)
 	zkl_lock    *lock = lock_new(s, path.text, &events);
 	seen         e = {0};
 	for (int i = 1; i <= 20; i++) {
-		node predecessor = foreign(path.text, CURATOR("5a1c0f77-9f6b-4c1e-8d55-1f7a52c4a002"));
+		node predecessor = foreign_contender(path.text, CURATOR("5a1c0f77-9f6b-4c1e-8d55-1f7a52c4a002"));
 		EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
 		EVENTUALLY(zkclient_count(observer(), path.text) == 2, ENOUGH_MS);
 		node own = child(path.text, 1);
@@ -332,8 +310,8 @@ static void release_deletes_only_its_own_node(void)
 	zkl_grant    grant = {0};
 	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
 	EXPECT_INT(zkclient_delete_tree(observer(), path.text), ZOK);
-	node other = foreign(path.text,
-	                     CURATOR("c7b4b6d0-2c3f-4b6f-9c55-0a0d6d6e7001")); /* has the same sequence number */
+	node other = foreign_contender(
+		path.text, CURATOR("c7b4b6d0-2c3f-4b6f-9c55-0a0d6d6e7001")); /* has the same sequence number */
 	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_LOST, 1, ENOUGH_MS, NULL));
 	EXPECT_RC(zkl_lock_release(lock, ENOUGH_MS, NULL), ZKL_ENOTHELD);
 	EXPECT_INT(zkclient_count(observer(), path.text), 1);
@@ -354,7 +332,7 @@ static void who_gave_up_creates_nothing_when_its_predecessor_goes(void)
 	zkl_lock    *lock = lock_new(s, path.text, &events);
 	zkl_grant    grant;
 	for (int i = 1; i <= 10; i++) {
-		node predecessor = foreign(path.text, CURATOR("91e27c55-66aa-4f0a-b6be-25c5a3f3a001"));
+		node predecessor = foreign_contender(path.text, CURATOR("91e27c55-66aa-4f0a-b6be-25c5a3f3a001"));
 		net_reset_counts(&n);
 		if (i % 2) {
 			EXPECT_RC(zkl_lock_acquire(lock, 200, &grant, NULL), ZKL_ETIMEDOUT);
@@ -402,7 +380,7 @@ static int requests_of_a_hand_over(int waiters)
 	zkl_session *s[SESSIONS];
 	recorder     events[32];
 	zkl_lock    *locks[32];
-	node         holder = foreign(path.text, CURATOR("d30c9a1b-7a11-4b5e-8e57-5f1b36a0c001"));
+	node         holder = foreign_contender(path.text, CURATOR("d30c9a1b-7a11-4b5e-8e57-5f1b36a0c001"));
 	net_open(&n, 1, server_count());
 	for (int i = 0; i < SESSIONS; i++)
 		s[i] = session_open(n.servers, SESSION_MS);
@@ -447,11 +425,11 @@ static void order_is_by_sequence_whatever_the_uuids(void)
 	zkl_session *s = session_open(all_servers(), SESSION_MS);
 	recorder     events = RECORDER("between");
 	zkl_lock    *lock = lock_new(s, path.text, &events);
-	node         before = foreign(path.text, CURATOR("ffffffff-ffff-4fff-bfff-ffffffffffff"));
+	node         before = foreign_contender(path.text, CURATOR("ffffffff-ffff-4fff-bfff-ffffffffffff"));
 	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
 	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
-	node behind = foreign(path.text, CURATOR("00000000-0000-4000-8000-000000000000"));
-	node last = foreign(path.text, CURATOR("00000000-0000-4000-8000-000000000001"));
+	node behind = foreign_contender(path.text, CURATOR("00000000-0000-4000-8000-000000000000"));
+	node last = foreign_contender(path.text, CURATOR("00000000-0000-4000-8000-000000000001"));
 	EXPECT_INT(zkclient_delete(observer(), last.path), ZOK);
 	THROUGHOUT(!granted(&events), 300);
 	EXPECT_INT(zkclient_delete(observer(), before.path), ZOK);
@@ -475,7 +453,7 @@ static void contenders_of_other_recipes_block(void)
 		lock_path path = new_path();
 		recorder  events = RECORDER("behind a foreign contender");
 		zkl_lock *lock = lock_new(s, path.text, &events);
-		node      other = foreign(path.text, prefixes[i]);
+		node      other = foreign_contender(path.text, prefixes[i]);
 		zkl_grant grant;
 		EXPECT_RC(zkl_lock_acquire(lock, 0, &grant, NULL), ZKL_EBUSY);
 		EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
@@ -533,8 +511,8 @@ static void data_written_by_others_makes_nobody_next(void)
 	zkl_session *s = session_open(all_servers(), SESSION_MS);
 	recorder     events = RECORDER("third");
 	zkl_lock    *lock = lock_new(s, path.text, &events);
-	node         first = foreign(path.text, CURATOR("0b9ad7bc-7d6b-4a30-9a3c-0d1a8a61b001"));
-	node         second = foreign(path.text, CURATOR("0b9ad7bc-7d6b-4a30-9a3c-0d1a8a61b002"));
+	node         first = foreign_contender(path.text, CURATOR("0b9ad7bc-7d6b-4a30-9a3c-0d1a8a61b001"));
+	node         second = foreign_contender(path.text, CURATOR("0b9ad7bc-7d6b-4a30-9a3c-0d1a8a61b002"));
 	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
 	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
 	for (int i = 0; i < 5; i++)
@@ -558,21 +536,21 @@ static void data_written_by_others_makes_nobody_next(void)
 int main(int argc, char **argv)
 {
 	static const test tests[] = {
-		TEST(contenders_are_served_in_the_order_of_their_nodes, 60),
-		TEST(end_of_a_waiter_grants_nothing_to_the_next_one, 60),
-		TEST(crowd_with_deleted_nodes_is_served_in_order, 60),
-		TEST(predecessor_deleted_between_list_and_watch, 60),
-		TEST(own_node_deleted_just_before_the_predecessor_grants_nothing, 300),
-		TEST(waiter_whose_node_is_deleted_queues_again, 60),
-		TEST(holder_whose_node_is_deleted_is_told_lost, 60),
-		TEST(release_deletes_only_its_own_node, 60),
-		TEST(who_gave_up_creates_nothing_when_its_predecessor_goes, 60),
-		TEST(hand_over_costs_the_same_whatever_the_length_of_the_queue, 60),
-		TEST(order_is_by_sequence_whatever_the_uuids, 60),
-		TEST(contenders_of_other_recipes_block, 60),
-		TEST(children_without_a_sequence_number_do_not_block, 60),
-		TEST(negative_sequence_number_grants_nothing, 60),
-		TEST(data_written_by_others_makes_nobody_next, 60),
+		{TEST(contenders_are_served_in_the_order_of_their_nodes, 60)},
+		{TEST(end_of_a_waiter_grants_nothing_to_the_next_one, 60)},
+		{TEST(crowd_with_deleted_nodes_is_served_in_order, 60)},
+		{TEST(predecessor_deleted_between_list_and_watch, 60)},
+		{TEST(own_node_deleted_just_before_the_predecessor_grants_nothing, 300)},
+		{TEST(waiter_whose_node_is_deleted_queues_again, 60)},
+		{TEST(holder_whose_node_is_deleted_is_told_lost, 60)},
+		{TEST(release_deletes_only_its_own_node, 60)},
+		{TEST(who_gave_up_creates_nothing_when_its_predecessor_goes, 60)},
+		{TEST(hand_over_costs_the_same_whatever_the_length_of_the_queue, 60)},
+		{TEST(order_is_by_sequence_whatever_the_uuids, 60)},
+		{TEST(contenders_of_other_recipes_block, 60)},
+		{TEST(children_without_a_sequence_number_do_not_block, 60)},
+		{TEST(negative_sequence_number_grants_nothing, 60)},
+		{TEST(data_written_by_others_makes_nobody_next, 60)},
 		{0},
 	};
 	return harness_main(argc, argv, "queue", tests);

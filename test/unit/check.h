@@ -82,6 +82,12 @@ static inline int64_t check_below(uint64_t *seed, int64_t limit)
 	return (int64_t)(check_random(seed) % (uint64_t)limit);
 }
 
+/* How often: ./dev test --long sets the variable. */
+static inline uint64_t check_rounds(uint64_t in_short_runs, uint64_t in_long_runs)
+{
+	return getenv("ZKLOCK_TEST_LONG") ? in_long_runs : in_short_runs;
+}
+
 static inline int check_main(const char *subject, const struct check_test *tests, int argc, char **argv)
 {
 	CU_pSuite suite;

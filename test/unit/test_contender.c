@@ -1461,6 +1461,162 @@ static void late_inputs_change_nothing(void)
 	}
 }
 
+/* ---- random inputs ----------------------------------------------------------------------------------------------------------------- */
+
+struct fuzz {
+	uint64_t          seed;
+	struct zkl__input input;
+	struct zkl__reply reply;
+	char              name[WORDS_NAME];
+	bool              undecided; /* a create is under way, or was lost and not looked for */
+	bool              over;
+	unsigned          granted, lost, done;
+	const char       *wrong;
+};
+
+static void random_reply(struct fuzz *f)
+{
+	static const char *const lists[] = {"#3 #5",
+	                                    "#5",
+	                                    "#3 #4 #5",
+	                                    "#3",
+	                                    "",
+	                                    "no-node",
+	                                    "#5 #6",
+	                                    "over",
+	                                    "long#3 #5",
+	                                    "latch#3 #5",
+	                                    "#5 created=2146435072"};
+	enum zkl__op             op = (enum zkl__op)(ZKL__CREATE + check_below(&f->seed, ZKL__DELETE));
+	char                     text[80] = "";
+
+	f->input.type = ZKL__IN_REPLY;
+	f->input.reply = &f->reply;
+	if (op == ZKL__CREATE)
+		snprintf(text, sizeof text, "ours#%d", 5 + (int)check_below(&f->seed, 2));
+	else if (op == ZKL__LIST)
+		snprintf(text, sizeof text, "%s", lists[check_below(&f->seed, COUNT(lists))]);
+	reply_from(&f->reply, op, check_below(&f->seed, 8) == 0, text);
+	if (check_below(&f->seed, 3) == 0)
+		f->reply.result = (enum zkl__result)check_below(&f->seed, ZKL__REFUSED + 1);
+	f->reply.marked = check_below(&f->seed, 3) == 0;
+	if (check_below(&f->seed, 10) == 0)
+		f->reply.owner++;
+}
+
+static void random_input(struct fuzz *f)
+{
+	static const enum zkl__input_type types[] = {ZKL__IN_LINK_UP,    ZKL__IN_LINK_DOWN,  ZKL__IN_EXPIRED,
+	                                             ZKL__IN_GONE,       ZKL__IN_CHANGED,    ZKL__IN_GONE,
+	                                             ZKL__IN_LEASE_LIVE, ZKL__IN_LEASE_OVER, ZKL__IN_SETTLED};
+	static const char *const          nodes[] = {"#3", "#4", "#5", "#6"};
+
+	f->input = (struct zkl__input){.lease_live = check_below(&f->seed, 3) > 0, .session_id = 77};
+	if (check_below(&f->seed, 3)) {
+		random_reply(f);
+		return;
+	}
+	f->input.type = types[check_below(&f->seed, COUNT(types))];
+	if (check_below(&f->seed, 40) == 0)
+		f->input.type = ZKL__IN_LEAVE;
+	words_name(&world.words, f->name, nodes[check_below(&f->seed, 4)], world.asked[ZKL__CREATE]);
+	f->input.name = f->name;
+}
+
+/* What may make it our turn, seen from before the step. */
+static bool may_be_granted(const struct fuzz *f, const struct zkl__contender *c)
+{
+	const struct zkl__reply *r = f->input.reply;
+	bool                     own = r && r->id == c->own_watch && r->result == ZKL__DONE;
+	bool                     predecessor = r && r->id == c->predecessor_watch;
+	bool gone = c->gone || (predecessor && r->result == ZKL__NO_NODE) || f->input.type == ZKL__IN_GONE;
+
+	if (!f->input.lease_live)
+		return false;
+	if (c->state == ZKL__ENTITLED && f->input.type == ZKL__IN_LEASE_LIVE)
+		return true;
+	if (r && r->op == ZKL__LIST && r->id == c->list)
+		return r->queue.mine && !r->queue.ahead && !r->queue.overrun;
+	return c->state == ZKL__WAIT && c->link && gone && (c->watched || own) &&
+	       (c->next || (predecessor && r->marked));
+}
+
+static void look_at(struct fuzz *f, const struct zkl__action *action, const struct zkl__contender *before)
+{
+	if (f->over)
+		f->wrong = "something after the end";
+	if (action->type == ZKL__SEND && action->request.op == ZKL__CREATE) {
+		if (f->undecided)
+			f->wrong = "a create while another one is not decided";
+		f->undecided = true;
+	}
+	if (action->type == ZKL__TELL_GRANTED && (f->granted++ || !may_be_granted(f, before)))
+		f->wrong = "granted without a reason, or twice";
+	if (action->type == ZKL__TELL_LOST && (!f->granted || f->lost++))
+		f->wrong = "lost what is not held";
+	if (action->type == ZKL__TELL_FAILED && f->granted)
+		f->wrong = "failed after the grant";
+	if (action->type == ZKL__TELL_DONE && f->done++)
+		f->wrong = "done twice";
+	if (action->type == ZKL__SEND && action->request.op == ZKL__MARK &&
+	    (before->state != ZKL__HELD || !before->waited))
+		f->wrong = "marked by who does not hold, or has not waited";
+}
+
+/* Is a create decided by this input? */
+static void decide(struct fuzz *f, const struct zkl__contender *before)
+{
+	const struct zkl__reply *r = f->input.reply;
+
+	if (f->input.type == ZKL__IN_EXPIRED)
+		f->undecided = false;
+	if (!r || r->result == ZKL__UNKNOWN)
+		return;
+	if ((r->op == ZKL__CREATE && r->id == before->create) || (r->op == ZKL__FIND && r->id == before->find))
+		f->undecided = false;
+	if (r->op == ZKL__LIST && r->id == before->list && !before->create && !r->queue.mine)
+		f->undecided = false;
+}
+
+static void fuzz(uint64_t seed)
+{
+	static const unsigned flags[] = {0, 0, ZKL__CONTENDER_TRY, ZKL__CONTENDER_NO_REQUEUE, ZKL__CONTENDER_NO_MARK};
+	struct fuzz           f = {.seed = seed};
+
+	begin(flags[check_below(&f.seed, COUNT(flags))]);
+	for (int i = 0; i < 80 && !f.wrong; i++) {
+		struct zkl__contender before = world.contender;
+		struct zkl__actions   actions;
+		char                  text[600] = "";
+
+		random_input(&f);
+		if (i == 0)
+			f.input = (struct zkl__input){.type = ZKL__IN_LINK_UP, .session_id = 77};
+		if (i == 1)
+			f.input = (struct zkl__input){.type = ZKL__IN_START, .uuid = world.uuid};
+		decide(&f, &before);
+		zkl__contender_step(&world.contender, &f.input, &actions);
+		if (actions.count > ZKL__ACTIONS_MAX)
+			f.wrong = "too many actions";
+		for (unsigned j = 0; j < actions.count && !f.wrong; j++) {
+			look_at(&f, &actions.list[j], &before);
+			print_action(text, sizeof text, &actions.list[j]);
+		}
+		f.over = f.done;
+	}
+	if (f.wrong)
+		FAIL("seed %" PRIu64 ": %s", seed, f.wrong);
+}
+
+static void random_inputs_break_no_rule(void)
+{
+	unsigned before = CU_get_number_of_failures();
+	uint64_t rounds = check_rounds(5000, 100000);
+
+	for (uint64_t seed = 0; seed < rounds && CU_get_number_of_failures() == before; seed++)
+		fuzz(seed);
+}
+
 /* ---- every arrow ------------------------------------------------------------------------------------------------------------------- */
 
 /* x: it can come in this state, be it late, and some transcript above must have had it. Replies may be to anything that was
@@ -1599,6 +1755,7 @@ int main(int argc, char **argv)
 		TEST(create_that_runs_on_the_next_connection_is_deleted_by_who_left),
 		TEST(late_replies_after_leaving_mean_nothing),
 		TEST(late_inputs_change_nothing),
+		TEST(random_inputs_break_no_rule),
 		TEST(every_input_was_seen_in_every_state_where_it_can_come),
 		{0}};
 

@@ -21,7 +21,7 @@
 #define HANDLES 2
 #define MOST    4000
 
-enum { ROUNDS = 4000, STEPS = 150 };
+enum { STEPS = 150 };
 
 struct answer {
 	uint64_t          party;
@@ -412,9 +412,10 @@ static bool step(void)
 
 static void play(bool stalls)
 {
-	int64_t least = INT64_MAX;
+	uint64_t rounds = check_rounds(2000, 100000);
+	int64_t  least = INT64_MAX;
 
-	for (uint64_t round = 0; round < ROUNDS; round++) {
+	for (uint64_t round = 0; round < rounds; round++) {
 		begin(round, stalls);
 		for (int i = 0; i < STEPS && w.least_slack >= 0; i++)
 			if (!step())
@@ -422,7 +423,7 @@ static void play(bool stalls)
 		if (w.least_slack < 0) {
 			FAIL("seed %" PRIu64 ": a deadline is %" PRId64 " ms too late", round,
 			     -w.least_slack / 1000000);
-			round = ROUNDS;
+			round = rounds;
 		}
 		least = w.least_slack < least ? w.least_slack : least;
 		end();

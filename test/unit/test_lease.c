@@ -577,8 +577,6 @@ struct model {
 	int64_t  least_slack;
 };
 
-enum { ROUNDS = 100000 };
-
 static int64_t report(const struct model *m, int64_t j)
 {
 	int64_t at = m->phase + j * (m->tick / 2) + m->late[j % 400];
@@ -677,9 +675,10 @@ static void begin_model_lease(struct model *m)
 
 static void lease_ends_before_any_leader_can_give_the_session_up(void)
 {
-	int64_t least = INT64_MAX;
+	uint64_t rounds = check_rounds(100000, 2000000);
+	int64_t  least = INT64_MAX;
 
-	for (uint64_t round = 0; round < ROUNDS; round++) {
+	for (uint64_t round = 0; round < rounds; round++) {
 		struct model m;
 		int          steps = 2 + (int)(round % 12);
 

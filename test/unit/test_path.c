@@ -76,11 +76,13 @@ static void bad_path_is_refused_with_the_rule_that_it_breaks(void)
 		{"/\xc0\xaf", "has a byte that is not printable UTF-8"}, /* a slash, overlong */
 		{"/\xe0\x80\xaf", "has a byte that is not printable UTF-8"},
 		{"/\xf0\x80\x80\xaf", "has a byte that is not printable UTF-8"},
-		{"/\xc2\x85", "has a byte that is not printable UTF-8"},     /* U+0085, a control character */
-		{"/\xed\xa0\x80", "has a byte that is not printable UTF-8"}, /* U+D800, a surrogate */
-		{"/\xee\x80\x80", "has a byte that is not printable UTF-8"}, /* U+E000, private use */
-		{"/\xef\xa3\xbf", "has a byte that is not printable UTF-8"}, /* U+F8FF */
-		{"/\xef\xbf\xb0", "has a byte that is not printable UTF-8"}, /* U+FFF0 */
+		{"/\xe0\x83\xa4", "has a byte that is not printable UTF-8"},     /* U+00E4, overlong */
+		{"/\xf0\x82\x82\xac", "has a byte that is not printable UTF-8"}, /* U+20AC, overlong */
+		{"/\xc2\x85", "has a byte that is not printable UTF-8"},         /* U+0085, a control character */
+		{"/\xed\xa0\x80", "has a byte that is not printable UTF-8"},     /* U+D800, a surrogate */
+		{"/\xee\x80\x80", "has a byte that is not printable UTF-8"},     /* U+E000, private use */
+		{"/\xef\xa3\xbf", "has a byte that is not printable UTF-8"},     /* U+F8FF */
+		{"/\xef\xbf\xb0", "has a byte that is not printable UTF-8"},     /* U+FFF0 */
 		{"/\xef\xbf\xbf", "has a byte that is not printable UTF-8"},
 		{"/\xf4\x90\x80\x80", "has a byte that is not printable UTF-8"}, /* beyond U+10FFFF */
 		{"/\xf8\x88\x80\x80\x80", "has a byte that is not printable UTF-8"},
