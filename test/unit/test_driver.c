@@ -281,10 +281,13 @@ static void reply_to(unsigned i, const char *text)
 
 static void answer_at(const char *text, const char *file, int line)
 {
-	char   who = text[1] == ':' ? text[0] : 'a', op[20];
+	char   who = 'a', op[20];
 	size_t length;
 
-	text += text[1] == ':' ? 2 : 0;
+	if (text[1] == ':') {
+		who = text[0];
+		text += 2;
+	}
 	length = strcspn(text, " ");
 	snprintf(op, sizeof op, "%.*s", (int)length, text);
 	for (unsigned i = 0; i < w.pending_count; i++) {
@@ -382,7 +385,9 @@ static void deliver(void)
 	while (w.ready_count) {
 		struct zkl__attempt *attempt = w.ready[0];
 
-		memmove(w.ready, w.ready + 1, --w.ready_count * sizeof *w.ready);
+		w.ready_count--;
+		for (unsigned i = 0; i < w.ready_count; i++)
+			w.ready[i] = w.ready[i + 1];
 		attempt->queued = false;
 		while (zkl__attempt_next_event(attempt, &delivery)) {
 			check_grammar(attempt->party.id, delivery.event.type);
