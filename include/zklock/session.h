@@ -42,8 +42,8 @@ typedef struct zkl_session_options {
 	 * heartbeat_ms: while something is held or next in line; 0: T/6. tick_ms: the servers' tickTime; 0: unknown, T/2 is
 	 * assumed. A margin too small for the heartbeat and the tick is ZKL_EINVAL, and the message names the least one. */
 	int64_t margin_ms, heartbeat_ms, tick_ms;
-	/* "digest:user:password"; nodes and directories that the library makes are then for that identity only. Keep it off
-	 * command lines. NULL: none. */
+	/* "digest:user:password"; nodes and directories that the library makes, missing parents too, are then for that identity
+	 * only: make a parent that others share by hand. Keep it off command lines. NULL: none. */
 	const char *auth;
 	const char *name; /* program's name in zkl_peer.id; NULL: the program's own */
 	zkl_log_fn *log;  /* NULL: silent */

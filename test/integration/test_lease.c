@@ -16,8 +16,6 @@
 #define SESSION_MS (tick_ms() * 8)
 #define ENOUGH_MS  10000
 
-extern char **environ;
-
 /* A session through proxies that holds one lock. */
 typedef struct holder {
 	lock_path    path;

@@ -27,8 +27,10 @@ struct node {
 	unsigned attempt;
 };
 
+enum item_type { REQUEST, REPLY, EVENT_GONE, EVENT_CHANGED, NEWS_DOWN, NEWS_UP, NEWS_EXPIRED };
+
 struct item {
-	enum { REQUEST, REPLY, EVENT_GONE, EVENT_CHANGED, NEWS_DOWN, NEWS_UP, NEWS_EXPIRED } type;
+	enum item_type    type;
 	unsigned          contender, attempt; /* an attempt is a party of its own, which late replies do not find */
 	enum zkl__op      op;
 	uint32_t          id;
@@ -373,7 +375,7 @@ static void serve(struct session *s)
 
 /* ---- connections --------------------------------------------------------------------------------------------------------- */
 
-static void news(struct session *s, int type)
+static void news(struct session *s, enum item_type type)
 {
 	append(&s->stream)->type = type;
 }
@@ -424,6 +426,12 @@ static void client_forgets(struct session *s, unsigned i)
 	s->client_watches[i] = s->client_watches[--s->client_watch_count];
 }
 
+static bool same_watch(const struct watch *one, const struct watch *other)
+{
+	return one->contender == other->contender && one->attempt == other->attempt && one->node == other->node &&
+	       one->data == other->data;
+}
+
 /* All that is on its way is read before the client connects anew: what the library has not looked at yet counts, too. */
 static void note_watches(struct session *s, const struct item *item)
 {
@@ -442,7 +450,7 @@ static void note_watches(struct session *s, const struct item *item)
 		struct watch x = {item->contender, item->attempt, (unsigned)(n - w.nodes), item->op == ZKL__WATCH_MARK};
 
 		for (unsigned i = 0; i < s->client_watch_count; i++)
-			if (memcmp(&s->client_watches[i], &x, sizeof x) == 0)
+			if (same_watch(&s->client_watches[i], &x))
 				return;
 		s->client_watches[s->client_watch_count++ % QUEUE] = x;
 	}

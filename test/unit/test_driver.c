@@ -23,6 +23,7 @@
 #define T_NS     (24000 * MS)
 #define HANDLES  4
 #define REQUESTS 64
+#define GRAMMAR  64 /* attempts whose events are followed, the oldest are forgotten */
 
 struct pending {
 	uint64_t         party;
@@ -47,8 +48,12 @@ static struct {
 	struct words         words;
 	int64_t              session_id;
 	bool                 answer_beats; /* at once, with a good result */
-	zkl_grant            grant;        /* of the newest event that had one */
-	char                 message[300]; /* of the newest event's error */
+	struct {
+		uint64_t       party;
+		zkl_event_type newest;
+	} grammar[GRAMMAR];     /* the newest event of each attempt */
+	zkl_grant grant;        /* of the newest event that had one */
+	char      message[300]; /* of the newest event's error */
 } w;
 
 enum { a, b, c };
@@ -276,10 +281,13 @@ static void reply_to(unsigned i, const char *text)
 
 static void answer_at(const char *text, const char *file, int line)
 {
-	char   who = text[1] == ':' ? text[0] : 'a', op[20];
+	char   who = 'a', op[20];
 	size_t length;
 
-	text += text[1] == ':' ? 2 : 0;
+	if (text[1] == ':') {
+		who = text[0];
+		text += 2;
+	}
 	length = strcspn(text, " ");
 	snprintf(op, sizeof op, "%.*s", (int)length, text);
 	for (unsigned i = 0; i < w.pending_count; i++) {
@@ -293,9 +301,10 @@ static void answer_at(const char *text, const char *file, int line)
 
 #define answer(text) answer_at(text, __FILE__, __LINE__)
 
-/* All that is under way fails, as when a connection breaks. */
+/* All that is under way fails, as it does when a connection breaks. */
 static void lose_requests(void)
 {
+	CHECK(!w.hub.link || !w.pending_count);
 	while (w.pending_count)
 		reply_to(0, "unknown");
 }
@@ -343,6 +352,32 @@ static void run_to(int64_t ms)
 	w.now = target > w.now ? target : w.now;
 }
 
+/* WAITING* [GRANTED (SUSPENDED RESUMED)* [SUSPENDED] [LOST]] ENDED */
+static void check_grammar(uint64_t party, zkl_event_type type)
+{
+	static const char *const may_follow[] = {[0] = "WGE",
+	                                         [ZKL_EV_WAITING] = "WGE",
+	                                         [ZKL_EV_GRANTED] = "SLE",
+	                                         [ZKL_EV_SUSPENDED] = "RLE",
+	                                         [ZKL_EV_RESUMED] = "SLE",
+	                                         [ZKL_EV_LOST] = "E",
+	                                         [ZKL_EV_ENDED] = ""};
+	static const char        letters[] = "?WGSRLE";
+	unsigned                 i = 0;
+
+	while (i < GRAMMAR - 1 && w.grammar[i].party != party)
+		i++;
+	if (w.grammar[i].party != party) {
+		memmove(w.grammar + 1, w.grammar, (GRAMMAR - 1) * sizeof *w.grammar);
+		i = 0;
+		w.grammar[0].party = party;
+		w.grammar[0].newest = 0;
+	}
+	if (!strchr(may_follow[w.grammar[i].newest], letters[type]))
+		FAIL("%c after %c", letters[type], letters[w.grammar[i].newest]);
+	w.grammar[i].newest = type;
+}
+
 static void deliver(void)
 {
 	struct zkl__delivery delivery;
@@ -350,10 +385,14 @@ static void deliver(void)
 	while (w.ready_count) {
 		struct zkl__attempt *attempt = w.ready[0];
 
-		memmove(w.ready, w.ready + 1, --w.ready_count * sizeof *w.ready);
+		w.ready_count--;
+		for (unsigned i = 0; i < w.ready_count; i++)
+			w.ready[i] = w.ready[i + 1];
 		attempt->queued = false;
-		while (zkl__attempt_next_event(attempt, &delivery))
+		while (zkl__attempt_next_event(attempt, &delivery)) {
+			check_grammar(attempt->party.id, delivery.event.type);
 			delivery.on_event(&delivery.event, delivery.user);
+		}
 		zkl__attempt_drop(attempt);
 	}
 }
@@ -1537,6 +1576,132 @@ static void hub_has_room_for_many_parties(void)
 	finish();
 }
 
+/* ---- random lives ------------------------------------------------------------------------------------------------------------------------ */
+
+static void random_answer(uint64_t *seed)
+{
+	struct pending *p = &w.pending[0];
+	char            text[120] = "ok";
+	int64_t         own = -1;
+
+	for (int i = 0; i < HANDLES; i++)
+		for (struct zkl__attempt *x = w.used[i] ? w.handle[i].attempts : NULL; x; x = x->sibling)
+			if (x->party.id == p->party)
+				own = x->contender.sequence;
+	if (p->op == ZKL__CREATE)
+		snprintf(text, sizeof text, "ok ours#%d", 10 + (int)check_below(seed, 100000));
+	else if (p->op == ZKL__LIST && own >= 0)
+		snprintf(text, sizeof text, "ok %s#%" PRId64, check_below(seed, 2) ? "#1 " : "", own);
+	if (check_below(seed, 15) == 0)
+		snprintf(text, sizeof text, "%s", check_below(seed, 2) ? "no-node" : "denied");
+	reply_to(0, text);
+}
+
+static void random_event(uint64_t *seed, int i)
+{
+	struct zkl__attempt *x = w.used[i] ? w.handle[i].attempt : NULL;
+
+	if (!x)
+		return;
+	if (check_below(seed, 4) == 0)
+		zkl__hub_watch(&w.hub, x->party.id, true, x->contender.name);
+	else
+		zkl__hub_watch(&w.hub, x->party.id, check_below(seed, 2), x->contender.predecessor);
+}
+
+static void random_step(uint64_t *seed)
+{
+	int i = (int)check_below(seed, HANDLES);
+
+	switch (check_below(seed, 16)) {
+	case 0:
+	case 1:
+		if (!w.used[i])
+			begin_handle(i, check_below(seed, 2) ? 0 : 5000, (unsigned)check_below(seed, 2));
+		start(i, check_below(seed, 3) == 0 ? 0 : check_below(seed, 2) ? ZKL_FOREVER : check_below(seed, 20000));
+		break;
+	case 2:
+		if (w.used[i])
+			release(i);
+		break;
+	case 3:
+		if (w.used[i] && check_below(seed, 6) == 0)
+			end_handle(i);
+		break;
+	case 4:
+		random_event(seed, i);
+		break;
+	case 5:
+		if (check_below(seed, 3) == 0) {
+			link_down();
+			lose_requests();
+		}
+		break;
+	case 6:
+		if (!w.hub.link)
+			link_up();
+		break;
+	case 7:
+		if (check_below(seed, 12) == 0) {
+			zkl__hub_expired(&w.hub);
+			lose_requests();
+			w.session_id++;
+		}
+		break;
+	case 8:
+		deliver();
+		w.told[0] = w.sent[0] = w.beats[0] = w.logged[0] = 0;
+		break;
+	case 9:
+		if (w.used[i] && w.handle[i].attempt && w.handle[i].attempt->token)
+			zkl__handle_check(&w.handle[i], w.handle[i].attempt->token);
+		break;
+	case 10:
+		if (w.used[i] && w.handle[i].attempt && zkl__attempt_settled(w.handle[i].attempt))
+			zkl__attempt_accept(w.handle[i].attempt);
+		break;
+	case 11:
+		run_to(now_ms() + check_below(seed, check_below(seed, 3) ? 500 : 12000));
+		break;
+	default:
+		if (w.pending_count)
+			random_answer(seed);
+		break;
+	}
+}
+
+/* And the deadline never falls within a session. */
+static void random_lives_keep_the_grammar_and_leave_nothing(void)
+{
+	uint64_t rounds = check_rounds(1500, 50000);
+	unsigned before = CU_get_number_of_failures();
+
+	for (uint64_t round = 0; round < rounds && CU_get_number_of_failures() == before; round++) {
+		uint64_t seed = round;
+		int64_t  deadline = 0, session = 0;
+
+		begin();
+		for (int step = 0; step < 200 && CU_get_number_of_failures() == before; step++) {
+			random_step(&seed);
+			if (w.session_id != session)
+				deadline = 0;
+			session = w.session_id;
+			if (atomic_load(&w.hub.deadline_ns) < deadline)
+				FAIL("the deadline fell");
+			deadline = atomic_load(&w.hub.deadline_ns);
+			if (w.pending_count > REQUESTS - 10) {
+				link_down();
+				lose_requests();
+			}
+		}
+		link_down();
+		lose_requests();
+		finish();
+		if (CU_get_number_of_failures() != before)
+			FAIL("seed %" PRIu64, round);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct check_test tests[] = {
@@ -1607,6 +1772,7 @@ int main(int argc, char **argv)
 		TEST(several_attempts_of_one_handle_end_in_order),
 		TEST(reply_to_a_party_that_has_left_finds_nobody),
 		TEST(hub_has_room_for_many_parties),
+		TEST(random_lives_keep_the_grammar_and_leave_nothing),
 		{0}};
 
 	return check_main("driver", tests, argc, argv);

@@ -201,7 +201,7 @@ static void ties_block_each_other(void)
 
 static void children_without_a_number_are_no_contenders(void)
 {
-	struct zkl__queue queue = LOOK("config", "lock-5", B "-lock-0000000004", "leader-000000001", "");
+	struct zkl__queue queue = LOOK("config", "lock-5", "leader-000000001", "", (B "-lock-0000000004"));
 
 	CHECK_INT(queue.contenders, 1);
 	CHECK_INT(queue.ahead, 0);
