@@ -107,9 +107,9 @@ void zkl__child_signal(struct zkl__child *child, int sig)
 	order(child, &(struct zkl__order){.type = ZKL__ORDER_SIGNAL, .signal = sig});
 }
 
-void zkl__child_look(struct zkl__child *child)
+void zkl__child_order(struct zkl__child *child, enum zkl__order_type type)
 {
-	order(child, &(struct zkl__order){.type = ZKL__ORDER_LOOK});
+	order(child, &(struct zkl__order){.type = type});
 }
 
 void zkl__child_term(struct zkl__child *child)
@@ -124,7 +124,6 @@ int zkl__child_kill(struct zkl__child *child)
 {
 	const struct zkl__proctree_root root = tree_of(child);
 
-	order(child, &(struct zkl__order){.type = ZKL__ORDER_KILL});
 	int living = zkl__proctree_kill(&root);
 	/* Zombies stay for as long as their parent does not look. A stopped warden is killed too: they are ours then. */
 	child->dead_rounds = living == 0 ? child->dead_rounds + 1 : 0;

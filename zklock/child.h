@@ -44,7 +44,8 @@ struct zkl__child_options {
 enum zkl__order_type {
 	ZKL__ORDER_SPAWN = 1, /* the command, with this grant */
 	ZKL__ORDER_SIGNAL,    /* to the command's process group */
-	ZKL__ORDER_KILL,      /* the tree, until nothing is left of it */
+	ZKL__ORDER_TERM,      /* to the tree, and KILL after the grace */
+	ZKL__ORDER_KILL,      /* to the tree, until nothing is left of it */
 	ZKL__ORDER_LOOK,      /* at the deadline: it may have passed early */
 };
 
@@ -93,14 +94,13 @@ bool zkl__child_next(struct zkl__child *child, struct zkl__report *ret);
 /* Orders go into a buffer: the warden may be stopped. */
 void zkl__child_spawn(struct zkl__child *child, const zkl_grant *grant, bool foreground);
 void zkl__child_signal(struct zkl__child *child, int sig);
-void zkl__child_look(struct zkl__child *child);
+void zkl__child_order(struct zkl__child *child, enum zkl__order_type type); /* one without arguments: TERM KILL LOOK */
 
-/* Sends TERM (and CONT) to the whole tree, unless the warden has. */
+/* The same, without the warden: what may take a while, as long as the tree is large. TERM (and CONT) to the whole tree,
+ * unless the warden has. One round of KILL, to be called again and again until GONE is reported; returns how many living
+ * processes of the tree were seen. */
 void zkl__child_term(struct zkl__child *child);
-
-/* One round of killing the tree, with the warden's help or without it; call it again every few milliseconds until GONE is
- * reported. Returns how many living processes of the tree were seen. */
-int zkl__child_kill(struct zkl__child *child);
+int  zkl__child_kill(struct zkl__child *child);
 
 /* After SIGCHLD. */
 void zkl__child_reap(struct zkl__child *child);

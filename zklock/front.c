@@ -21,9 +21,9 @@
 
 #define HOLDER_MS 1000
 
-/* Rounds of killing, and when it is time to say that they do not help. */
-#define KILL_PAUSE_NS (10 * ZKL__NS_PER_MS)
-#define KILL_TELL_NS  (2000 * ZKL__NS_PER_MS)
+/* Killing: when the warden has had its time, and when to say that it does not help. */
+#define KILL_HELP_NS (200 * ZKL__NS_PER_MS)
+#define KILL_TELL_NS (2000 * ZKL__NS_PER_MS)
 
 /* The lease is looked at again after this part of what is left of it: some T/24 while proofs come. What the warden knows of
  * it is older than the truth by as much. */
@@ -31,6 +31,7 @@
 #define LOOK_MIN_MS 10
 
 static void attempt(struct zkl__front *front);
+static bool give_terminal(struct zkl__front *front);
 static void step(struct zkl__front *front, enum zkl__supervisor_event_type type, int value);
 static void on_lock_event(const zkl_event *event, void *user);
 
@@ -68,7 +69,7 @@ static void lose(struct zkl__front *front)
 	front->told_lost = true;
 	BECAUSE(front, "lock %s lost, command ended", front->options->path);
 	zkl__deadline_end(&front->child.shared->deadline, zkl__alarm_now());
-	zkl__child_look(&front->child);
+	zkl__child_order(&front->child, ZKL__ORDER_LOOK);
 	step(front, ZKL__ON_LOST, 0);
 }
 
@@ -88,6 +89,8 @@ static void feed(struct zkl__front *front, enum zkl__supervisor_event_type type,
 
 static void on_granted(struct zkl__front *front, const zkl_event *event)
 {
+	zkl_stats stats = ZKL_STATS_INIT;
+
 	front->grant = *event->grant;
 	front->granted_ns = zkl__alarm_now();
 	if (!lease_lives(front)) {
@@ -95,8 +98,10 @@ static void on_granted(struct zkl__front *front, const zkl_event *event)
 		return;
 	}
 	front->granted = true;
-	TELL(front, "acquired %s after %.3f s, token %" PRIu64 ", epoch %" PRIu64, front->options->path,
-	     seconds_since(front->started_ns), front->grant.token, front->grant.epoch);
+	zkl_session_stats(front->session, &stats);
+	TELL(front, "acquired %s after %.3f s, token %" PRIu64 ", epoch %" PRIu64 ", session timeout %.3f s",
+	     front->options->path, seconds_since(front->started_ns), front->grant.token, front->grant.epoch,
+	     (double)stats.timeout_ms / 1e3);
 	step(front, ZKL__ON_GRANTED, 0);
 }
 
@@ -192,7 +197,7 @@ static void tell_holder(struct zkl__front *front)
 {
 	zkl_peer peer;
 
-	const bool asked = front->ask_holder && front->options->verbose;
+	const bool asked = front->ask_holder && front->options->verbose && !front->granted;
 	front->ask_holder = false;
 	if (!asked || zkl_lock_holder(front->session, front->options->path, &peer, NULL) <= 0)
 		return;
@@ -215,7 +220,7 @@ static void tell_end(struct zkl__front *front, int wait_status)
 /* From the background it wanted the terminal: it may have it where that is ours to give. */
 static bool wants_terminal(struct zkl__front *front, int sig)
 {
-	return (sig == SIGTTIN || sig == SIGTTOU) && zkl__terminal_give(front->terminal, front->child.command);
+	return (sig == SIGTTIN || sig == SIGTTOU) && give_terminal(front);
 }
 
 static void on_report(struct zkl__front *front, const struct zkl__report *report)
@@ -270,9 +275,31 @@ static void attempt(struct zkl__front *front)
 	}
 }
 
-static void take_terminal(struct zkl__front *front)
+static void spawn(struct zkl__front *front)
 {
-	if (zkl__terminal_take(front->terminal, front->child.command) && !front->options->quiet)
+	front->gave_terminal = zkl__terminal_is_ours(front->terminal);
+	zkl__child_spawn(&front->child, &front->grant, front->gave_terminal);
+}
+
+static bool give_terminal(struct zkl__front *front)
+{
+	if (!zkl__terminal_give(front->terminal, front->child.command))
+		return false;
+	front->gave_terminal = true;
+	return true;
+}
+
+static bool take_terminal(struct zkl__front *front)
+{
+	if (!front->gave_terminal || !zkl__terminal_take(front->terminal, front->child.command))
+		return false;
+	front->gave_terminal = false;
+	return true;
+}
+
+static void take_terminal_from_stopped(struct zkl__front *front)
+{
+	if (take_terminal(front) && !front->options->quiet)
 		zkl__message_say(
 			"the command is stopped, lock %s stays held: Ctrl-C ends it; Ctrl-Z stops zklock-run too, which "
 			"keeps the lock for a short while only, until fg or bg",
@@ -281,22 +308,45 @@ static void take_terminal(struct zkl__front *front)
 
 static void continue_command(struct zkl__front *front)
 {
-	zkl__terminal_give(front->terminal, front->child.command);
+	give_terminal(front);
 	zkl__child_signal(&front->child, SIGCONT);
 }
 
+/* Under a live lease the warden is asked, since a large tree takes a while and nobody else moves the deadline on. When the
+ * lock is lost, both of us act: either may be stopped. */
 static void begin_grace(struct zkl__front *front)
 {
 	TELL(front, "sending TERM to what is left of the command");
 	front->grace_end_ns = zkl__alarm_now() + front->child.shared->grace_ns;
-	zkl__child_term(&front->child);
+	if (front->told_lost)
+		zkl__child_term(&front->child);
+	else
+		zkl__child_order(&front->child, ZKL__ORDER_TERM);
+}
+
+static void kill_tree(struct zkl__front *front)
+{
+	const int64_t since_ns = zkl__alarm_now() - front->kill_begin_ns;
+	int           living = 0;
+
+	zkl__child_order(&front->child, ZKL__ORDER_KILL);
+	if (front->told_lost || front->child.orphaned || since_ns >= KILL_HELP_NS)
+		living = zkl__child_kill(&front->child);
+	if (living > 0 && !front->told_stuck && since_ns >= KILL_TELL_NS) {
+		front->told_stuck = true;
+		zkl__message_say(
+			"%d processes of the command cannot be killed: the session is kept alive until they end",
+			living);
+	}
+	front->kill_pause_ns = zkl__kill_pause_next(front->kill_pause_ns);
 }
 
 static void begin_killing(struct zkl__front *front)
 {
 	TELL(front, "sending KILL to what is left of the command");
 	front->kill_begin_ns = zkl__alarm_now();
-	zkl__child_kill(&front->child);
+	front->kill_pause_ns = ZKL__KILL_PAUSE_NS;
+	kill_tree(front);
 }
 
 static void act(struct zkl__front *front, const struct zkl__supervisor_action *action)
@@ -309,7 +359,7 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 		zkl_lock_release(front->lock, 0, NULL);
 		break;
 	case ZKL__DO_SPAWN:
-		zkl__child_spawn(&front->child, &front->grant, zkl__terminal_is_ours(front->terminal));
+		spawn(front);
 		break;
 	case ZKL__DO_FORWARD:
 		zkl__child_signal(&front->child, action->value);
@@ -318,7 +368,7 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 		continue_command(front);
 		break;
 	case ZKL__DO_TAKE_TERMINAL:
-		take_terminal(front);
+		take_terminal_from_stopped(front);
 		break;
 	case ZKL__DO_STOP_SELF:
 		kill(getpid(), SIGSTOP);
@@ -330,7 +380,7 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 		begin_killing(front);
 		break;
 	case ZKL__DO_HOLD: /* its end is granted_ns + min_hold; Ctrl-C is for us again */
-		zkl__terminal_take(front->terminal, front->child.command);
+		take_terminal(front);
 		break;
 	case ZKL__DO_EXIT: /* the loop ends */
 		break;
@@ -381,7 +431,7 @@ static int64_t state_due_ns(const struct zkl__front *front, int64_t now)
 	case ZKL__STATE_ENDING:
 		return grace_end_ns(front);
 	case ZKL__STATE_KILLING:
-		return now + KILL_PAUSE_NS;
+		return now + front->kill_pause_ns;
 	case ZKL__STATE_HOLDING:
 		return min_hold_end_ns(front);
 	default:
@@ -411,17 +461,6 @@ static void look_at_connection(struct zkl__front *front)
 	step(front, ZKL__ON_CONNECT_TIMEOUT, 0);
 }
 
-static void kill_again(struct zkl__front *front)
-{
-	const int living = zkl__child_kill(&front->child);
-
-	if (living <= 0 || front->told_stuck || zkl__alarm_now() - front->kill_begin_ns < KILL_TELL_NS)
-		return;
-	front->told_stuck = true;
-	zkl__message_say("%d processes of the command cannot be killed: the session is kept alive until they end",
-	                 living);
-}
-
 static void look_at_clock(struct zkl__front *front)
 {
 	const int64_t now = zkl__alarm_now();
@@ -438,7 +477,7 @@ static void look_at_clock(struct zkl__front *front)
 			feed(front, ZKL__ON_GRACE_OVER, 0);
 		break;
 	case ZKL__STATE_KILLING:
-		kill_again(front);
+		kill_tree(front);
 		break;
 	case ZKL__STATE_HOLDING:
 		if (now >= min_hold_end_ns(front))
@@ -549,6 +588,6 @@ void zkl__front_close(struct zkl__front *front)
 		zkl__message_say(
 			"the servers did not confirm the release of %s: it is free when the session has expired",
 			front->options->path);
-	zkl__terminal_take(front->terminal, front->child.command);
+	take_terminal(front);
 	zkl__child_close(&front->child);
 }

@@ -37,9 +37,11 @@ struct zkl__front {
 	bool                   reached;            /* a server, at least once */
 	bool                   ask_holder;         /* with -v: as soon as we are not in a callback */
 	bool                   told_stuck;
+	bool                   gave_terminal; /* to the command, and have not taken it back */
 	int                    alarm;
-	int64_t granted_ns, look_ns, grace_end_ns, kill_begin_ns; /* look_ns: at the lease, at the latest */
-	char    why[ZKL__WHY_MAX]; /* the line for an end that is not the command's own; may be empty */
+	int64_t                granted_ns, grace_end_ns, kill_begin_ns, kill_pause_ns;
+	int64_t                look_ns;           /* at the lease, at the latest */
+	char                   why[ZKL__WHY_MAX]; /* the line for an end that is not the command's own; may be empty */
 };
 
 /* Makes session and lock; waits for nothing. 0, or the status to exit with, and `why` says the reason. */

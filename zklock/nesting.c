@@ -132,14 +132,16 @@ bool zkl__nesting_check(const char *held, const char *name, char **ret_kept)
 	return nested;
 }
 
-void zkl__nesting_export(const char *kept, const char *name)
+int zkl__nesting_export(const char *kept, const char *name)
 {
 	struct zkl__process us;
 	char               *value;
 
-	if (!zkl__process_read(getpid(), &us) ||
-	    asprintf(&value, "%s%d:%" PRIu64 ":%s\n", kept, (int)us.pid, us.start, name) < 0)
-		return;
-	setenv(ZKL__HELD_VARIABLE, value, 1);
+	if (!zkl__process_read(getpid(), &us))
+		return -1;
+	if (asprintf(&value, "%s%d:%" PRIu64 ":%s\n", kept, (int)us.pid, us.start, name) < 0)
+		return -1;
+	const int rc = setenv(ZKL__HELD_VARIABLE, value, 1);
 	free(value);
+	return rc;
 }

@@ -26,7 +26,7 @@ bool zkl__nesting_is_same(const char *name, const char *other);
  * to free, NULL without memory. */
 bool zkl__nesting_check(const char *held, const char *name, char **ret_kept);
 
-/* In the warden: sets ZKLOCK_HELD for the command: what is kept, and `name` held by us. */
-void zkl__nesting_export(const char *kept, const char *name);
+/* In the warden: sets ZKLOCK_HELD for the command: what is kept, and `name` held by us. -1: errno. */
+int zkl__nesting_export(const char *kept, const char *name);
 
 #endif

@@ -225,6 +225,13 @@ int zkl__proctree_kill(const struct zkl__proctree_root *root)
 	return zkl__proctree_sweep(root, SIGKILL);
 }
 
+int64_t zkl__kill_pause_next(int64_t pause_ns)
+{
+	const int64_t longer = pause_ns + pause_ns / 8;
+
+	return longer < 50 * ZKL__KILL_PAUSE_NS ? longer : 50 * ZKL__KILL_PAUSE_NS;
+}
+
 /* ---- direct children ---- */
 
 /* The next id in a list of numbers, each followed by a blank; 0: no more. A list that was too long ends in half a number,

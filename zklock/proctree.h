@@ -38,6 +38,10 @@ int zkl__proctree_sweep(const struct zkl__proctree_root *root, int sig);
 /* Stops the tree, so that nobody in it can flee by forking, and kills it. Returns as sweep. */
 int zkl__proctree_kill(const struct zkl__proctree_root *root);
 
+/* Between rounds of killing: short at first, then longer and longer, for what hangs in the kernel dies of none of them. */
+#define ZKL__KILL_PAUSE_NS INT64_C(10000000)
+int64_t zkl__kill_pause_next(int64_t pause_ns);
+
 /* The direct children of the calling thread, in memory that is the caller's to free. None are found on a kernel without
  * /proc/PID/task/TID/children. -1: out of memory. */
 int zkl__proctree_children(struct zkl__process **ret, size_t *ret_count);

@@ -83,7 +83,7 @@ static int64_t fraction_ms(const char *digits, size_t count, int64_t unit)
 
 int zkl__duration_parse(const char *text, int64_t *ret_ms)
 {
-	const int64_t most = INT64_MAX / 1000000; /* nanoseconds must fit too */
+	const int64_t most = INT64_MAX / 2 / 1000000; /* a sum with another time must fit too, in nanoseconds */
 	size_t        whole = 0, part = 0;
 	int64_t       value = 0;
 

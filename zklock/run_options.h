@@ -38,7 +38,7 @@ struct zkl__run_options {
 int zkl__run_options_parse(int argc, char **argv, struct zkl__run_options *ret, char *ret_why);
 
 /* "90", "1.5", ".5", "250ms", "2s", "1.5m", "12h": milliseconds, rounded up, so that nothing that is waited for is over too
- * early. Always with a point, whatever the locale. -1: not a duration, or more than 292 years. */
+ * early. Always with a point, whatever the locale. -1: not a duration, or more than 146 years. */
 int zkl__duration_parse(const char *text, int64_t *ret_ms);
 
 /* Lines KEY=VALUE; comments begin with '#'; blanks around key and value do not count, nor do quotes around the value. The

@@ -19,9 +19,8 @@
 /* Of `comm`, which pkill and killall match: both of our processes must not be taken at once. */
 #define NAME "zklock-warden"
 
-/* Killing: a short burst, in which processes that flee by forking are outrun, then a pause. */
-#define KILL_BURST    200
-#define KILL_PAUSE_NS (10 * ZKL__NS_PER_MS)
+/* A round of killing is a short burst, in which processes that flee by forking are outrun. */
+#define KILL_BURST 200
 
 struct warden {
 	struct zkl__child_options options;
@@ -33,7 +32,8 @@ struct warden {
 	pid_t                     group;    /* of the command */
 	bool                      has_tree; /* from the fork until nothing of it is left */
 	bool                      ending, killing;
-	int64_t                   kill_ns; /* with `ending` */
+	int64_t                   kill_ns;       /* with `ending` */
+	int64_t                   kill_pause_ns; /* until the next round of killing */
 };
 
 /* ---- who we are ---- */
@@ -155,6 +155,7 @@ static void signal_tree(int sig)
 
 static void kill_tree(struct warden *warden)
 {
+	warden->kill_pause_ns = zkl__kill_pause_next(warden->kill_pause_ns);
 	signal_tree(SIGKILL);
 	for (unsigned i = 0; i < KILL_BURST && warden->has_tree; i++) {
 		zkl__proctree_kill_children();
@@ -162,10 +163,12 @@ static void kill_tree(struct warden *warden)
 	}
 }
 
-static void end_tree(struct warden *warden, int64_t now)
+static void end_tree(struct warden *warden)
 {
+	if (warden->ending || !warden->has_tree)
+		return;
 	warden->ending = true;
-	warden->kill_ns = now + warden->shared->grace_ns;
+	warden->kill_ns = zkl__alarm_now() + warden->shared->grace_ns;
 	if (!atomic_flag_test_and_set(&warden->shared->termed))
 		signal_tree(SIGTERM);
 }
@@ -187,8 +190,8 @@ static void keep_deadline(struct warden *warden)
 
 	if (!warden->has_tree)
 		return;
-	if (!warden->ending && (zkl__deadline_passed(&warden->shared->deadline, now) || warden->front < 0))
-		end_tree(warden, now);
+	if (zkl__deadline_passed(&warden->shared->deadline, now) || warden->front < 0)
+		end_tree(warden);
 	if (warden->ending && grace_is_over(warden, now))
 		warden->killing = true;
 	if (warden->killing)
@@ -200,7 +203,7 @@ static int64_t next_look(const struct warden *warden)
 	if (!warden->has_tree)
 		return ZKL__NEVER;
 	if (warden->killing)
-		return zkl__alarm_now() + KILL_PAUSE_NS;
+		return zkl__alarm_now() + warden->kill_pause_ns;
 	if (warden->ending)
 		return warden->kill_ns;
 	return zkl__deadline_ns(&warden->shared->deadline);
@@ -208,21 +211,21 @@ static int64_t next_look(const struct warden *warden)
 
 /* ---- orders ---- */
 
-static void set_number(const char *name, uint64_t value)
+static int set_number(const char *name, uint64_t value)
 {
 	char text[24];
 
 	snprintf(text, sizeof(text), "%" PRIu64, value);
-	setenv(name, text, 1);
+	return setenv(name, text, 1);
 }
 
-static void set_environment(const struct zkl__child_options *options, const zkl_grant *grant)
+/* -1: errno. */
+static int set_environment(const struct zkl__child_options *options, const zkl_grant *grant)
 {
-	setenv("ZKLOCK_PATH", options->path, 1);
-	setenv("ZKLOCK_NODE", grant->node, 1);
-	set_number("ZKLOCK_TOKEN", grant->token);
-	set_number("ZKLOCK_EPOCH", grant->epoch);
-	zkl__nesting_export(options->held, options->name);
+	if (setenv("ZKLOCK_PATH", options->path, 1) < 0 || setenv("ZKLOCK_NODE", grant->node, 1) < 0 ||
+	    set_number("ZKLOCK_TOKEN", grant->token) < 0 || set_number("ZKLOCK_EPOCH", grant->epoch) < 0)
+		return -1;
+	return zkl__nesting_export(options->held, options->name);
 }
 
 static void spawn(struct warden *warden, const struct zkl__order *order)
@@ -232,14 +235,14 @@ static void spawn(struct warden *warden, const struct zkl__order *order)
 		report(warden, (struct zkl__report){.type = ZKL__REPORT_GONE});
 		return;
 	}
-	set_environment(&warden->options, &order->grant);
-	warden->command = zkl__command_fork(&warden->options, order->foreground, &warden->exec);
-	if (warden->command < 0) {
+	pid_t pid = set_environment(&warden->options, &order->grant);
+	if (pid == 0)
+		pid = zkl__command_fork(&warden->options, order->foreground, &warden->exec);
+	if (pid < 0) {
 		report(warden, (struct zkl__report){.type = ZKL__REPORT_EXEC_FAILED, .value = errno});
-		warden->command = 0;
 		return;
 	}
-	warden->group = warden->command;
+	warden->command = warden->group = pid;
 	warden->has_tree = true;
 }
 
@@ -263,6 +266,9 @@ static void obey(struct warden *warden, const struct zkl__order *order)
 		break;
 	case ZKL__ORDER_SIGNAL:
 		pass_signal(warden, order->signal);
+		break;
+	case ZKL__ORDER_TERM:
+		end_tree(warden);
 		break;
 	case ZKL__ORDER_KILL:
 		warden->killing = true;
@@ -309,7 +315,11 @@ static void sleep_until_something(struct warden *warden)
 
 _Noreturn void zkl__warden_run(const struct zkl__child_options *options, struct zkl__shared *shared, int socket)
 {
-	struct warden warden = {.options = *options, .shared = shared, .front = socket, .exec = -1};
+	struct warden warden = {.options = *options,
+	                        .shared = shared,
+	                        .front = socket,
+	                        .exec = -1,
+	                        .kill_pause_ns = ZKL__KILL_PAUSE_NS};
 
 	start(&warden);
 	while (warden.front >= 0 || warden.has_tree) {

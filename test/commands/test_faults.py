@@ -83,26 +83,31 @@ class Outage(FaultTest):
         self.assertLess(self.entries("old")[-1], int((killed + session_s) * 1e9))
         self.assert_nothing_lives()
 
-    def test_leader_that_is_replaced_ends_nothing(self):
-        leader = int(zk("leader"))
-        holder = self.hold("-T", "10")
-        self.undo("start", leader)
-        zk("kill", leader)
-        wait_for(lambda: zk_leader() not in (0, leader), "another server leads")
+    def survives(self, outage, limit=4.0):
+        """The command goes on if the servers are back before the lease is over: 5T/8 after the last proof."""
+        holder = self.hold("-T", "10", "-k", "0.1")
+        began = time.monotonic()
+        outage()
+        took = time.monotonic() - began
+        if took > limit:
+            self.skipTest("the servers were away for %.1f s, on a machine as busy as this" % took)
         self.assertEqual(len(self.nodes()), 1)
         holder.terminate()
         self.assertEqual(holder.result(), (-15, b"", b""))
 
-    def test_follower_that_restarts_ends_nothing(self):
+    def test_leader_that_is_replaced_ends_nothing(self):
+        leader = int(zk("leader"))
+        self.undo("start", leader)
+
+        def outage():
+            zk("kill", leader)
+            wait_for(lambda: zk_leader() not in (0, leader), "another server leads")
+        self.survives(outage)
+
+    def test_follower_that_goes_ends_nothing(self):
         number = self.follower()
-        holder = self.hold("-T", "10")
         self.undo("start", number)
-        zk("kill", number)
-        zk("start", number)
-        zk("wait")
-        self.assertEqual(len(self.nodes()), 1)
-        holder.terminate()
-        self.assertEqual(holder.result(), (-15, b"", b""))
+        self.survives(lambda: zk("kill", number))
 
     def test_end_without_servers_is_bounded(self):
         number = self.follower()

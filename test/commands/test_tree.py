@@ -64,7 +64,8 @@ class Leftovers(CommandTest):
 
     def test_lock_stays_held_until_they_are_gone(self):
         ready = self.file("ready.1")
-        holder = self.start("-T", "8", "-k", "2", self.lock, "--", "sh", "-c", 'sh -c "$DEAF" deaf 1 & exit 0',
+        script = 'sh -c "$DEAF" deaf 1 & while [ ! -e "$READY.1" ]; do sleep 0.01; done; exit 0'
+        holder = self.start("-T", "8", "-k", "2", self.lock, "--", "sh", "-c", script,
                             env={"READY": self.file("ready"), "DEAF": DEAF})
         wait_for(lambda: os.path.exists(ready), "it runs")
         while True:

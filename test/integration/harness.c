@@ -15,8 +15,6 @@
 #define EXIT_SKIPPED 77
 #define PATHS_MAX    4096
 
-extern char **environ;
-
 static const test *running; /* the test that runs, NULL between two */
 static const test *all_tests;
 static atomic_int  violations; /* of the events' grammar, in the test that runs */

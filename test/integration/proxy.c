@@ -408,7 +408,8 @@ static void fill_backlog(proxy *p)
 	listen(p->listener, 0);
 	for (int i = 0; i < FILLERS; i++) {
 		p->fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-		connect(p->fillers[i], (struct sockaddr *)&p->own, sizeof p->own);
+		if (connect(p->fillers[i], (struct sockaddr *)&p->own, sizeof p->own) == 0)
+			continue;
 		struct pollfd ready = {p->fillers[i], POLLOUT, 0};
 		if (poll(&ready, 1, 20) == 0)
 			break;

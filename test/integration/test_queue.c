@@ -275,7 +275,7 @@ static void waiter_whose_node_is_deleted_queues_again(void)
 static void holder_whose_node_is_deleted_is_told_lost(void)
 {
 	lock_path    path = new_path();
-	zkl_session *s = session_open(all_servers(), SESSION_MS);
+	zkl_session *s = session_open(all_servers(), 20 * tick_ms());
 	recorder     events = RECORDER("robbed holder"), next_events = RECORDER("next");
 	zkl_lock    *lock = lock_new(s, path.text, &events), *next = lock_new(s, path.text, &next_events);
 	zkl_grant    grant = {0}, later = {0};
@@ -284,7 +284,7 @@ static void holder_whose_node_is_deleted_is_told_lost(void)
 	EXPECT_RC(zkl_lock_start(next, ZKL_FOREVER, NULL), ZKL_OK);
 	EVENTUALLY(zkclient_count(observer(), path.text) == 2, ENOUGH_MS);
 	EXPECT_INT(zkclient_delete(observer(), grant.node), ZOK);
-	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_LOST, 1, 1000, &lost));
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_LOST, 1, 600, &lost)); /* a heartbeat would come each T/12 or T/6 */
 	EXPECT_RC(lost.code, ZKL_ELOST);
 	EXPECT_TRUE(lost.token == grant.token);
 	EXPECT_RC(zkl_lock_check(lock, grant.token), ZKL_ELOST);
