@@ -136,9 +136,15 @@ int zkl__child_kill(struct zkl__child *child)
 void zkl__child_reap(struct zkl__child *child)
 {
 	pid_t pid;
+	int   status;
 
-	while ((pid = waitpid(-1, NULL, WNOHANG | __WALL)) > 0) {
-		if (pid == child->warden)
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | __WALL)) > 0) {
+		if (pid != child->warden)
+			continue;
+		/* A stopped warden would neither pass signals on nor see the command end. */
+		if (WIFSTOPPED(status))
+			kill(pid, SIGCONT);
+		else
 			child->warden = 0;
 	}
 	child->childless = pid < 0 && errno == ECHILD;

@@ -16,6 +16,7 @@
 
 static const struct zkl__party_type attempt_type;
 static void                         input(struct zkl__attempt *a, enum zkl__input_type type);
+static void                         step(struct zkl__attempt *a, struct zkl__input *in);
 
 static void say(const struct zkl__attempt *a, int level, const char *id, const char *text, const char *subject)
 {
@@ -74,6 +75,7 @@ static struct zkl__attempt *new_attempt(struct zkl__handle *handle, unsigned fla
 	a->give_up_ns = a->settle_ns = ZKL__NEVER;
 	a->stop_ns = handle->stop_ns;
 	a->since_ms = hub->port->wall_ms(hub->world);
+	a->number = ++handle->attempt_count;
 	a->sibling = handle->attempts;
 	handle->attempts = a;
 	return a;
@@ -215,6 +217,38 @@ static void carry_out(struct zkl__attempt *a, struct zkl__action *action, bool *
 	}
 }
 
+/* Is some attempt of the handle from before it not done? */
+static bool has_older(const struct zkl__attempt *a)
+{
+	for (const struct zkl__attempt *older = a->sibling; older; older = older->sibling)
+		if (!older->done)
+			return true;
+	return false;
+}
+
+/* A try that has waited for the attempts before it. */
+static void begin_deferred(struct zkl__handle *h)
+{
+	struct zkl__attempt *a = h ? h->attempt : NULL;
+	struct zkl__input    in = {.type = ZKL__IN_START};
+
+	if (!a || !a->deferred || has_older(a))
+		return;
+	a->deferred = false;
+	in.uuid = a->contender.uuid;
+	step(a, &in);
+}
+
+static void leave(struct zkl__attempt *a)
+{
+	if (a->deferred) {
+		/* Nothing was sent. Its contender does not know of the attempt yet. */
+		a->deferred = false;
+		a->contender.state = ZKL__TRY;
+	}
+	input(a, ZKL__IN_LEAVE);
+}
+
 static void step(struct zkl__attempt *a, struct zkl__input *in)
 {
 	struct zkl__actions actions;
@@ -233,8 +267,12 @@ static void step(struct zkl__attempt *a, struct zkl__input *in)
 	ready(a);
 	if (a->over && !a->accepted)
 		let_go(a);
-	if (a->done && !was_done)
+	if (a->done && !was_done) {
+		struct zkl__handle *handle = a->handle;
+
 		zkl__attempt_drop(a); /* the hub's reference */
+		begin_deferred(handle);
+	}
 }
 
 static void input(struct zkl__attempt *a, enum zkl__input_type type)
@@ -275,7 +313,7 @@ static int64_t most_stop_ns(const struct zkl__hub *hub)
 static void give_up(struct zkl__attempt *a, int code, const char *text)
 {
 	end(a, code, 0, text);
-	input(a, ZKL__IN_LEAVE);
+	leave(a);
 }
 
 static bool is_waiting(const struct zkl__attempt *a)
@@ -355,7 +393,7 @@ static void out_of_time(struct zkl__attempt *a)
 	a->give_up_ns = ZKL__NEVER;
 	if (!is_waiting(a))
 		return;
-	if (try || (!a->hub->link && a->contender.sequence < 0))
+	if (try || a->contender.sequence < 0)
 		give_up(a, ZKL_ENOTCONN, "cannot be had: no server of the ensemble answered in time");
 	else
 		give_up(a, ZKL_ETIMEDOUT, "is held by another: still queued at the timeout");
@@ -460,6 +498,7 @@ static void fill(const struct zkl__attempt *a, struct zkl__delivery *ret, zkl_ev
 	ret->on_event = a->handle->on_event;
 	ret->user = a->handle->user;
 	ret->event.type = type;
+	ret->event.attempt = a->number;
 	if (a->token && a->accepted) {
 		zkl__attempt_grant(a, &ret->grant);
 		ret->event.grant = &ret->grant;
@@ -540,7 +579,10 @@ int zkl__handle_init(struct zkl__handle *h, struct zkl__hub *hub, const char *pa
 		                  options->size, sizeof *options);
 	if (options->flags & ~ZKL_NO_REQUEUE)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_options.flags has unknown bits: %#x", options->flags);
-	if (options->data_len > ZKL_DATA_MAX || (options->data_len && !options->data))
+	if (options->data_len && !options->data)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_options.data is NULL, but data_len %zu",
+		                  options->data_len);
+	if (options->data_len > ZKL_DATA_MAX)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_options.data_len is %zu, at most %d is possible",
 		                  options->data_len, ZKL_DATA_MAX);
 	if (options->stop_ms < 0 || options->stop_ms > most_stop_ns(hub) / MS)
@@ -571,16 +613,16 @@ int zkl__handle_init(struct zkl__handle *h, struct zkl__hub *hub, const char *pa
 	return 0;
 }
 
-void zkl__handle_clear(struct zkl__handle *h)
+void zkl__handle_close(struct zkl__handle *h)
 {
+	h->closed = true;
 	if (h->attempt)
 		zkl__handle_release(h);
 	while (h->attempts)
 		disown(h->attempts);
-	zkl__handle_forget(h);
 }
 
-void zkl__handle_forget(struct zkl__handle *h)
+void zkl__handle_clear(struct zkl__handle *h)
 {
 	free(h->path);
 	free(h->data);
@@ -604,8 +646,9 @@ int zkl__handle_start(struct zkl__handle *h, int64_t timeout_ms, zkl_error *rete
 	if (timeout_ms < ZKL_FOREVER)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
 		                  "timeout is %" PRId64 " ms: 0 is a try, ZKL_FOREVER no limit", timeout_ms);
-	if (hub->closed)
-		return zkl__error(reterr, ZKL_ESTATE, 0, 0, "%s: the session is closed", h->path);
+	if (hub->closed || h->closed)
+		return zkl__error(reterr, ZKL_ESTATE, 0, 0, "%s: the %s", h->path,
+		                  hub->closed ? "session is closed" : "lock is being freed");
 	if (h->attempt)
 		return zkl__error(reterr, ZKL_ESTATE, 0, 0, "%s: %s", h->path,
 		                  h->attempt->lost ? "a lost grant is not released yet, release it first"
@@ -624,7 +667,11 @@ int zkl__handle_start(struct zkl__handle *h, int64_t timeout_ms, zkl_error *rete
 	atomic_store(&h->lost, 0);
 	zkl__hub_alarm(hub, a->give_up_ns);
 	in.uuid = hub->port->uuid(hub->world);
-	step(a, &in);
+	a->contender.uuid = in.uuid;
+	/* Else a try would meet what is still left of our own. */
+	a->deferred = timeout_ms == 0 && has_older(a);
+	if (!a->deferred)
+		step(a, &in);
 	return 0;
 }
 
@@ -648,7 +695,7 @@ int zkl__handle_release(struct zkl__handle *h)
 	atomic_store(&h->held, 0);
 	atomic_store(&h->lost, 0);
 	if (!a->done)
-		input(a, ZKL__IN_LEAVE);
+		leave(a);
 	zkl__attempt_drop(a);
 	return result;
 }

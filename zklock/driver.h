@@ -23,7 +23,9 @@ struct zkl__handle {
 	zkl_event_fn        *on_event;
 	void                *user;
 	int64_t              stop_ns;
-	_Atomic uint64_t     held, lost; /* token of the present grant; of the present grant once lost; 0: none */
+	bool                 closed;        /* being freed */
+	uint32_t             attempt_count; /* so far */
+	_Atomic uint64_t     held, lost;    /* token of the present grant; of the present grant once lost; 0: none */
 };
 
 /* What the owner has not been told yet. SUSPENDED and RESUMED are the difference of what is so and what was told. */
@@ -50,7 +52,9 @@ struct zkl__attempt {
 	bool                 told_granted; /* the GRANTED event was delivered */
 	bool                 suspended, told_suspended;
 	uint32_t             ahead;
-	bool                 queued; /* for the world: it is in its list of attempts with events */
+	bool                 deferred; /* a try that waits for the end of the attempt before it */
+	uint32_t             number;   /* 1, 2, ... of the handle */
+	bool                 queued;   /* for the world: it is in its list of attempts with events */
 	struct zkl__attempt *next_queued;
 	char                 path[];
 };
@@ -67,10 +71,10 @@ struct zkl__delivery {
 /* The path must have been checked. ZKL_ENOMEM, ZKL_EINVAL. */
 int zkl__handle_init(struct zkl__handle *handle, struct zkl__hub *hub, const char *path, const zkl_options *options,
                      unsigned contender_flags, zkl_error *reterr);
-/* Lets go of everything; what is left of attempts goes on without it. */
+/* Lets go of everything, for good; what is left of attempts goes on without it. A callback may still be using it. */
+void zkl__handle_close(struct zkl__handle *handle);
+/* Gives back its memory. */
 void zkl__handle_clear(struct zkl__handle *handle);
-/* Only gives back its memory, in the child of a fork. */
-void zkl__handle_forget(struct zkl__handle *handle);
 /* A timeout's end, by the hub's clock; ZKL__NEVER for ZKL_FOREVER. */
 int64_t zkl__until(const struct zkl__hub *hub, int64_t timeout_ms);
 

@@ -44,9 +44,16 @@ int zkl_lock_new(zkl_session *session, const char *path, const zkl_options *opti
 	return 0;
 }
 
+static int usable(const zkl_lock *lock, zkl_error *reterr)
+{
+	if (!lock)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "the lock is NULL");
+	return zkl__session_usable(lock->session, reterr);
+}
+
 int zkl_lock_start(zkl_lock *lock, int64_t timeout_ms, zkl_error *reterr)
 {
-	int r = zkl__session_usable(lock->session, reterr);
+	int r = usable(lock, reterr);
 
 	if (r < 0)
 		return r;
@@ -79,7 +86,7 @@ static int start_and_wait(zkl_lock *lock, int64_t timeout_ms, zkl_grant *ret, zk
 
 int zkl_lock_acquire(zkl_lock *lock, int64_t timeout_ms, zkl_grant *ret, zkl_error *reterr)
 {
-	int r = zkl__session_usable(lock->session, reterr);
+	int r = usable(lock, reterr);
 
 	if (r == 0)
 		r = zkl__session_may_block(lock->session, reterr);
@@ -93,8 +100,10 @@ int zkl_lock_acquire(zkl_lock *lock, int64_t timeout_ms, zkl_grant *ret, zkl_err
 
 int64_t zkl_lock_check(zkl_lock *lock, uint64_t token)
 {
-	if (zkl__session_usable(lock->session, NULL) < 0)
-		return ZKL_EFORKED;
+	int r = usable(lock, NULL);
+
+	if (r < 0)
+		return r;
 	return zkl__handle_check(&lock->handle, token);
 }
 
@@ -134,7 +143,7 @@ static int release_and_wait(zkl_lock *lock, int64_t timeout_ms, zkl_error *reter
 
 int zkl_lock_release(zkl_lock *lock, int64_t timeout_ms, zkl_error *reterr)
 {
-	int r = zkl__session_usable(lock->session, reterr);
+	int r = usable(lock, reterr);
 
 	if (r == 0 && timeout_ms < ZKL_FOREVER)
 		r = zkl__error(reterr, ZKL_EINVAL, 0, 0, "the timeout is negative");
@@ -154,12 +163,11 @@ void zkl_lock_free(zkl_lock *lock)
 		return;
 	if (zkl__session_usable(lock->session, NULL) == 0) {
 		zkl__session_lock(lock->session);
-		zkl__handle_clear(&lock->handle);
+		zkl__handle_close(&lock->handle);
 		zkl__session_await_callback(lock->session, &lock->handle);
 		zkl__session_unlock(lock->session);
-	} else {
-		zkl__handle_forget(&lock->handle);
 	}
+	zkl__handle_clear(&lock->handle);
 	zkl__session_drop(lock->session);
 	free(lock);
 }
@@ -204,6 +212,10 @@ static void on_listed(struct query *q, const struct zkl__reply *reply)
 {
 	if (reply->result == ZKL__NO_NODE || !reply->queue.contenders) {
 		answer(q, 0);
+		return;
+	}
+	if (reply->queue.unreadable) {
+		answer(q, ZKL_EPATH);
 		return;
 	}
 	q->contenders = reply->queue.contenders;
@@ -279,6 +291,9 @@ static int run_query(struct query *q, zkl_error *reterr)
 	if (q->result == ZKL_EACCES)
 		return zkl__error(reterr, q->result, q->zk_code, 0,
 		                  "%s may not be read; check its ACL and the session's auth", q->path);
+	if (q->result == ZKL_EPATH)
+		return zkl__error(reterr, q->result, 0, 0, "%s has a contender with a name of more than %d bytes",
+		                  q->path, ZKL__NAME_MAX - 1);
 	if (q->result == ZKL_EZK)
 		return zkl__error(reterr, q->result, q->zk_code, 0, "%s cannot be read", q->path);
 	if (hub->refused || hub->closed)
@@ -301,6 +316,7 @@ int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_e
 	if (r < 0)
 		return r;
 	zkl__session_lock(session);
+	zkl__session_hold(session); /* it may be closed meanwhile */
 	r = zkl__hub_join(zkl__session_hub(session), &q.party);
 	if (r < 0) {
 		zkl__error(reterr, r, 0, 0, "no memory for a query");
@@ -309,6 +325,7 @@ int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_e
 		zkl__hub_part(zkl__session_hub(session), &q.party);
 	}
 	zkl__session_unlock(session);
+	zkl__session_drop(session);
 	if (r > 0 && ret)
 		*ret = peer;
 	return r;

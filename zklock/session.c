@@ -716,7 +716,7 @@ int zkl_session_close(zkl_session *s, int64_t timeout_ms)
 		pthread_mutex_unlock(&s->mutex);
 		return ZKL_EDEADLK;
 	}
-	until = timeout_ms == ZKL_FOREVER ? ZKL__NEVER : boot_ns() + timeout_ms * MS;
+	until = zkl__until(&s->hub, timeout_ms);
 	zkl__hub_close(&s->hub);
 	while (s->hub.first && zkl__session_wait(s, NULL, until)) {
 	}

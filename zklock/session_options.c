@@ -16,7 +16,7 @@
 static int check_times(const zkl_session_options *o, zkl_error *reterr)
 {
 	int64_t                   timeout = o->timeout_ms ? o->timeout_ms : ZKL__DEFAULT_TIMEOUT_MS, least;
-	struct zkl__lease_options lease = {o->margin_ms * MS, o->heartbeat_ms * MS, o->tick_ms * MS};
+	struct zkl__lease_options lease;
 
 	if (timeout < 100 || timeout > MOST_TIMEOUT_MS)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "timeout_ms is %" PRId64 ", possible are 100 to %" PRId64,
@@ -26,6 +26,7 @@ static int check_times(const zkl_session_options *o, zkl_error *reterr)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
 		                  "op_ms, margin_ms, heartbeat_ms and tick_ms must be 0 (the default) or positive, and "
 		                  "margin and heartbeat below timeout_ms");
+	lease = (struct zkl__lease_options){o->margin_ms * MS, o->heartbeat_ms * MS, o->tick_ms * MS};
 	least = zkl__lease_check_options(&lease, timeout * MS);
 	if (least < 0)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0,

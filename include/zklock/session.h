@@ -76,7 +76,7 @@ typedef struct zkl_stats {
 	}
 
 /* Checks the options, starts connecting, returns: it needs no server and resolves no name. *ret is the caller's to close.
- * ZKL_EINVAL (the message names what and what would be right), ZKL_ENOMEM, ZKL_ESYS. */
+ * ZKL_EINVAL (the message names what and what would be right), ZKL_EPATH (the chroot), ZKL_ENOMEM, ZKL_ESYS. */
 ZKL_API int zkl_session_open(const zkl_session_options *options, zkl_session **ret, zkl_error *reterr);
 
 /* With ZKL_MANUAL: a descriptor that is readable (level-triggered) while events are queued; then call process(). The same

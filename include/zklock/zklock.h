@@ -155,8 +155,11 @@ typedef struct zkl_event {
 	int            code;      /* LOST, ENDED; else 0 */
 	int64_t        lease_ms;  /* GRANTED, SUSPENDED, RESUMED: until LOST, should no further proof come */
 	uint32_t ahead, requeued; /* WAITING: at most so many before us; places lost so far (expiry, deleted node) */
-	const zkl_grant *grant;   /* GRANTED to LOST, and ENDED after them; else NULL */
-	const zkl_error *error;   /* where code < 0; else NULL */
+	/* 1, 2, ... of this handle. Where start() follows release() at once, the ENDED of the attempt before may come between
+	 * the next one's events. */
+	uint32_t         attempt;
+	const zkl_grant *grant; /* GRANTED to LOST, and ENDED after them; else NULL */
+	const zkl_error *error; /* where code < 0; else NULL */
 	uint64_t         spare[4];
 } zkl_event;
 

@@ -282,6 +282,54 @@ static void linger(const zkl_event *ev, recorder *r)
 	atomic_store(&r->flag, 2);
 }
 
+/* Lets go and begins again while the other thread frees the handle: both find it whole, and it leaves nothing. */
+static void release_and_start(const zkl_event *ev, recorder *r)
+{
+	if (ev->type != ZKL_EV_GRANTED)
+		return;
+	atomic_store(&r->flag, 1);
+	while (zkl_lock_start(r->user, ENOUGH_MS, NULL) != ZKL_ESTATE || atomic_load(&r->flag) != 2) {
+		zkl_lock_release(r->user, 0, NULL);
+		poll_pause();
+	}
+}
+
+static void handle_is_whole_until_its_callback_has_returned(void)
+{
+	lock_path    path = new_path();
+	zkl_session *s = session_open(all_servers(), SESSION_MS);
+	recorder     events = RECORDER("freed meanwhile");
+	zkl_lock    *lock = lock_new(s, path.text, &events);
+
+	events.then = release_and_start;
+	events.user = lock;
+	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
+	EVENTUALLY(atomic_load(&events.flag) == 1, ENOUGH_MS);
+	atomic_store(&events.flag, 2);
+	zkl_lock_free(lock);
+	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
+	EXPECT_INT(zkclient_count(observer(), path.text), 0);
+	recorder_free(&events);
+}
+
+static void *close_at_once(void *session)
+{
+	let_pass(100);
+	zkl_session_close(session, 0);
+	return NULL;
+}
+
+static void holder_bears_that_its_session_is_closed(void)
+{
+	zkl_session *s = session_open("127.0.0.1:1", SESSION_MS);
+	pthread_t    thread;
+	zkl_peer     peer;
+
+	EXPECT_INT(pthread_create(&thread, NULL, close_at_once, s), 0);
+	EXPECT_RC(zkl_lock_holder(s, "/locks/nowhere", &peer, NULL), ZKL_ESTATE);
+	pthread_join(thread, NULL);
+}
+
 static void free_waits_for_a_callback_in_another_thread(void)
 {
 	lock_path    path = new_path();
@@ -417,6 +465,27 @@ static void try_gets_a_free_lock(void)
 	}
 	zkl_lock_free(lock);
 	zkl_session_close(s, ENOUGH_MS);
+	EXPECT_INT(zkclient_count(observer(), path.text), 0);
+}
+
+static void try_right_behind_a_release_does_not_meet_our_own_node(void)
+{
+	lock_path    path = new_path();
+	zkl_session *s = session_open(all_servers(), SESSION_MS);
+	zkl_lock    *lock = lock_new(s, path.text, NULL);
+	zkl_grant    grant = {0};
+
+	for (int i = 0; i < 50; i++) {
+		EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
+		EXPECT_RC(zkl_lock_release(lock, 0, NULL), ZKL_OK);
+		EXPECT_RC(zkl_lock_acquire(lock, 0, &grant, NULL), ZKL_OK);
+		EXPECT_RC(zkl_lock_release(lock, 0, NULL), ZKL_OK);
+		/* Given up before it has begun. */
+		EXPECT_RC(zkl_lock_start(lock, 0, NULL), ZKL_OK);
+		EXPECT_RC(zkl_lock_release(lock, i % 2 ? ENOUGH_MS : 0, NULL), ZKL_OK);
+	}
+	zkl_lock_free(lock);
+	EXPECT_RC(zkl_session_close(s, INT64_MAX), ZKL_OK);
 	EXPECT_INT(zkclient_count(observer(), path.text), 0);
 }
 
@@ -974,11 +1043,14 @@ int main(int argc, char **argv)
 		{TEST(blocking_calls_in_a_callback_say_edeadlk, 60)},
 		{TEST(free_in_the_own_callback_is_the_last_one, 60)},
 		{TEST(free_waits_for_a_callback_in_another_thread, 60)},
+		{TEST(handle_is_whole_until_its_callback_has_returned, 60)},
+		{TEST(holder_bears_that_its_session_is_closed, 60)},
 		{TEST(release_of_nothing_says_enotheld, 60)},
 		{TEST(second_start_says_estate_until_released, 60)},
 		{TEST(refuses_options_that_do_not_fit, 60)},
 		{TEST(child_of_a_fork_gets_eforked_and_harms_nothing, 60)},
 		{TEST(try_gets_a_free_lock, 60)},
+		{TEST(try_right_behind_a_release_does_not_meet_our_own_node, 60)},
 		{TEST(try_of_a_busy_lock_writes_nothing, 600)},
 		{TEST(acquire_times_out_in_time_and_leaves_no_node, 60)},
 		{TEST(acquire_keeps_its_timeout_while_no_server_answers, 120)},

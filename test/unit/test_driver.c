@@ -221,6 +221,7 @@ static bool begin_handle(int i, int64_t stop_ms, unsigned flags)
 static void end_handle(int i)
 {
 	w.used[i] = false;
+	zkl__handle_close(&w.handle[i]);
 	zkl__handle_clear(&w.handle[i]);
 }
 

@@ -248,8 +248,10 @@ static void end(void)
 {
 	zkl__hub_close(&w.hub);
 	zkl__hub_expired(&w.hub);
-	for (int i = 0; i < HANDLES; i++)
+	for (int i = 0; i < HANDLES; i++) {
+		zkl__handle_close(&w.handle[i]);
 		zkl__handle_clear(&w.handle[i]);
+	}
 	zkl__hub_clear(&w.hub);
 }
 
