@@ -89,6 +89,8 @@ static void feed(struct zkl__front *front, enum zkl__supervisor_event_type type,
 
 static void on_granted(struct zkl__front *front, const zkl_event *event)
 {
+	zkl_stats stats = ZKL_STATS_INIT;
+
 	front->grant = *event->grant;
 	front->granted_ns = zkl__alarm_now();
 	if (!lease_lives(front)) {
@@ -96,8 +98,10 @@ static void on_granted(struct zkl__front *front, const zkl_event *event)
 		return;
 	}
 	front->granted = true;
-	TELL(front, "acquired %s after %.3f s, token %" PRIu64 ", epoch %" PRIu64, front->options->path,
-	     seconds_since(front->started_ns), front->grant.token, front->grant.epoch);
+	zkl_session_stats(front->session, &stats);
+	TELL(front, "acquired %s after %.3f s, token %" PRIu64 ", epoch %" PRIu64 ", session timeout %.3f s",
+	     front->options->path, seconds_since(front->started_ns), front->grant.token, front->grant.epoch,
+	     (double)stats.timeout_ms / 1e3);
 	step(front, ZKL__ON_GRANTED, 0);
 }
 

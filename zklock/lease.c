@@ -117,7 +117,8 @@ void zkl__lease_rest(struct zkl__lease *lease, int64_t now_ns)
 void zkl__lease_wake(struct zkl__lease *lease, int64_t now_ns)
 {
 	lease->idle = false;
-	if (now_ns - lease->heard_ns > lease->timeout_ns / 3)
+	/* Until now the client has pinged, and now a heartbeat is due. */
+	if (now_ns - lease->heard_ns > max(lease->timeout_ns / 3, zkl__lease_beat_interval(lease)))
 		lease->heard_ns = now_ns;
 }
 

@@ -61,7 +61,7 @@ void zkl__lease_add_proof(struct zkl__lease *lease, int64_t sent_ns, int64_t rep
 void zkl__lease_note_wait(struct zkl__lease *lease, int64_t sent_ns, int64_t replied_ns);
 /* Nobody wants heartbeats any more: only the client's pings bound the gap before the next proof. */
 void zkl__lease_rest(struct zkl__lease *lease, int64_t now_ns);
-/* Somebody wants them; if the newest proof is older than T/3, one is sent at once. */
+/* Somebody wants them; one is sent at once if it is due. */
 void zkl__lease_wake(struct zkl__lease *lease, int64_t now_ns);
 /* 0: there is no lease. */
 int64_t zkl__lease_deadline(const struct zkl__lease *lease);

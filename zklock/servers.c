@@ -39,6 +39,9 @@ static const char *parse_server(struct zkl__server *ret, const char *text, size_
 {
 	const char *host = text, *end = text + length, *host_end, *port;
 
+	for (const char *c = text; c < end; c++)
+		if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 0x7f)
+			return "a host has a blank or a strange character, and commas alone separate hosts";
 	if (length && *text == '[') {
 		host = text + 1;
 		host_end = memchr(host, ']', (size_t)(end - host));
@@ -59,9 +62,6 @@ static const char *parse_server(struct zkl__server *ret, const char *text, size_
 		return "a host is missing";
 	if (port < end && !is_port(port + 1, (size_t)(end - port - 1)))
 		return "a port must be a number from 1 to 65535";
-	for (const char *c = host; c < host_end; c++)
-		if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 0x7f)
-			return "a host has a blank or a strange character";
 	snprintf(ret->port, sizeof ret->port, "%.*s", port < end ? (int)(end - port - 1) : 4,
 	         port < end ? port + 1 : DEFAULT_PORT);
 	ret->host = strndup(host, (size_t)(host_end - host));

@@ -28,7 +28,9 @@ ZKL_API int zkl_lock_new(zkl_session *session, const char *path, const zkl_optio
 ZKL_API int zkl_lock_start(zkl_lock *lock, int64_t timeout_ms, zkl_error *reterr);
 
 /* As start, and waits. ZKL_ETIMEDOUT: queued in vain. ZKL_ENOTCONN: no server reached. ZKL_EBUSY: a try met a holder.
- * ZKL_ECANCELED: released by another thread, or the session was cancelled. ZKL_EDEADLK: called from a callback. */
+ * ZKL_ECANCELED: released by another thread, or the session was cancelled. ZKL_EDEADLK: called from a callback. And what
+ * ends attempts: ZKL_EACCES, ZKL_EPATH, ZKL_EEXHAUSTED, ZKL_ELOST (with ZKL_NO_REQUEUE), ZKL_EZK. timeout_ms ZKL_FOREVER: no
+ * limit. */
 ZKL_API int zkl_lock_acquire(zkl_lock *lock, int64_t timeout_ms, zkl_grant *ret, zkl_error *reterr);
 
 /* May I act? Ask before each act that others can see. > 0: the grant with this token is held for so many ms more: the time

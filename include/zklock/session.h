@@ -36,8 +36,9 @@ typedef struct zkl_session_options {
 	/* Required: "host1:2181,host2,[::1]:2181/chroot". The port is 2181 where none is given. The chroot must exist: it is
 	 * never created, and an attempt under a missing one ends with ZKL_EPATH. */
 	const char *servers;
-	int64_t     timeout_ms; /* session timeout to ask for; 0: 10000. What was granted: zkl_session_stats() */
-	int64_t     op_ms;      /* patience of a try and of holder(), connecting included; 0: timeout_ms / 2 */
+	/* Session timeout to ask for, 100 .. 86400000; 0: 10000. The servers' limits decide what is granted: zkl_session_stats(). */
+	int64_t timeout_ms;
+	int64_t op_ms; /* patience of a try and of holder(), connecting included; 0: timeout_ms / 2 */
 	/* The lease. margin_ms: the lease ends this long before the session timeout counted from the newest proof; 0: 3T/8.
 	 * heartbeat_ms: while something is held or next in line; 0: T/6. tick_ms: the servers' tickTime; 0: unknown, T/2 is
 	 * assumed. A margin too small for the heartbeat and the tick is ZKL_EINVAL, and the message names the least one. */
@@ -61,9 +62,13 @@ typedef struct zkl_session_options {
 typedef struct zkl_stats {
 	size_t   size; /* set by the caller: sizeof(zkl_stats) */
 	int      connected;
-	int64_t  session_id, timeout_ms; /* as granted; 0: not yet */
-	int64_t  lease_ms;               /* until the lease ends, should no proof come; < 0: no live proof */
-	uint64_t granted, lost, released, not_held, heartbeats, heartbeats_late, reconnects, expiries, events_queued;
+	int64_t  session_id, timeout_ms;      /* as granted; 0: not yet */
+	int64_t  lease_ms;                    /* until the lease ends, should no proof come; < 0: no live proof */
+	uint64_t granted, lost, released;     /* grants; of them lost, and released while held */
+	uint64_t not_held;                    /* releases of what was lost or not held */
+	uint64_t heartbeats, heartbeats_late; /* sent; of them while the one before was unanswered */
+	uint64_t reconnects, expiries;        /* of the session; sessions that ended */
+	uint64_t events_queued;               /* attempts with events to be delivered, now */
 } zkl_stats;
 #define ZKL_STATS_INIT                                                                                                 \
 	{                                                                                                              \

@@ -11,7 +11,8 @@
  *
  * For every call of the library, unless its own comment says otherwise:
  * - The result is an int: >= 0 good, < 0 one of ZKL_E*. `reterr` may be NULL and is written only on failure; `*ret` is
- *   written only on success. Nothing is thread-local, nothing is printed, the library never exits or aborts.
+ *   written only on success. Nothing is thread-local, nothing is printed, the library never exits or aborts (what the
+ *   ZooKeeper client does where it gets no memory or thread: session.h).
  * - It may be called from any thread. Strings and structs passed in are copied. What a callback is handed dies when the
  *   callback returns.
  * - Times are milliseconds. A timeout covers everything: resolving names, connecting, queueing.
@@ -46,7 +47,8 @@
 extern "C" {
 #endif
 
-/* Every error: name, number, text. The numbers never change; new ones are added at the end. */
+/* Every error: name, number, text. The numbers never change; new ones are added at the end. ESTALE is for the resource that
+ * refuses an older token. */
 #define ZKL_ERROR_MAP(X)                                                                                               \
 	X(EINVAL, -1, "invalid argument")                                                                              \
 	X(ENOMEM, -2, "out of memory")                                                                                 \
@@ -80,9 +82,9 @@ typedef struct zkl_error {
 	char message[244];
 } zkl_error;
 
-/* The text of a code, static, never NULL: zkl_strerror(ZKL_EBUSY) is "held by another". */
+/* The text of a code, static, never NULL: zkl_strerror(ZKL_EBUSY) is "held by another"; "unknown error" for other numbers. */
 ZKL_API const char *zkl_strerror(int code);
-/* The name of a code, static, never NULL: "ZKL_EBUSY". */
+/* The name of a code, static, never NULL: "ZKL_EBUSY"; "ZKL_?" for other numbers. */
 ZKL_API const char *zkl_error_name(int code);
 /* ZKL_VERSION of the library that was linked, which may differ from the header's. */
 ZKL_API unsigned zkl_version(void);

@@ -10,8 +10,8 @@ prefix=$work/prefix
 cmake --install "$build" --prefix "$prefix" >/dev/null
 libdir=$(dirname "$(find "$prefix" -name zklock.pc)")
 export PKG_CONFIG_PATH=$libdir LD_LIBRARY_PATH=${libdir%/pkgconfig}
-read -ra flags <<<"$(pkg-config --define-variable=prefix="$prefix" --cflags --libs zklock)"
-read -ra static <<<"$(pkg-config --define-variable=prefix="$prefix" --cflags --libs --static zklock)"
+read -ra flags <<<"$(pkg-config --cflags --libs zklock)"
+read -ra static <<<"$(pkg-config --cflags --libs --static zklock)"
 
 cp "$source/test/install/consumer.c" "$work/consumer.c"
 cp "$work/consumer.c" "$work/consumer.cc"

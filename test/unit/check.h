@@ -82,10 +82,21 @@ static inline int64_t check_below(uint64_t *seed, int64_t limit)
 	return (int64_t)(check_random(seed) % (uint64_t)limit);
 }
 
-/* How often: ./dev test --long sets the variable. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CHECK_SLOW 5
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define CHECK_SLOW 5
+#endif
+#endif
+#ifndef CHECK_SLOW
+#define CHECK_SLOW 1
+#endif
+
+/* How often: ./dev test --long sets the variable; an instrumented program has less time. */
 static inline uint64_t check_rounds(uint64_t in_short_runs, uint64_t in_long_runs)
 {
-	return getenv("ZKLOCK_TEST_LONG") ? in_long_runs : in_short_runs;
+	return (getenv("ZKLOCK_TEST_LONG") ? in_long_runs : in_short_runs) / CHECK_SLOW;
 }
 
 static inline int check_main(const char *subject, const struct check_test *tests, int argc, char **argv)

@@ -281,7 +281,7 @@ static void reply_to(unsigned i, const char *text)
 
 static void answer_at(const char *text, const char *file, int line)
 {
-	char   who = 'a', op[20];
+	char   op[20], who = 'a';
 	size_t length;
 
 	if (text[1] == ':') {

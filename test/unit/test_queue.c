@@ -201,11 +201,12 @@ static void ties_block_each_other(void)
 
 static void children_without_a_number_are_no_contenders(void)
 {
-	struct zkl__queue queue = LOOK("config", "lock-5", "leader-000000001", "", (B "-lock-0000000004"));
+	static const char ours[] = B "-lock-0000000004";
+	struct zkl__queue queue = LOOK("config", "lock-5", ours, "leader-000000001", "");
 
 	CHECK_INT(queue.contenders, 1);
 	CHECK_INT(queue.ahead, 0);
-	CHECK_STR(queue.lowest, B "-lock-0000000004");
+	CHECK_STR(queue.lowest, ours);
 	CHECK_STR(queue.foreign, "");
 	CHECK(!queue.overrun);
 }
