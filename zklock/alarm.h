@@ -2,8 +2,8 @@
 #ifndef ZKLOCK_ALARM_H
 #define ZKLOCK_ALARM_H
 
-/* alarm.h: a descriptor that becomes readable at a moment of CLOCK_BOOTTIME, the clock that leases run on: it also counts
- * while the machine is suspended, so what became due meanwhile is due at once. */
+/* alarm.h: a descriptor that becomes readable at a moment of CLOCK_BOOTTIME, the clock that leases run on: it also
+ * counts while the machine is suspended, so what became due meanwhile is due at once. */
 
 #include <stdint.h>
 

@@ -93,7 +93,8 @@ bool zkl__child_next(struct zkl__child *child, struct zkl__report *ret)
 
 static void order(struct zkl__child *child, const struct zkl__order *what)
 {
-	/* Fails where the warden is dead, or has been stopped for so long that the buffer is full: it is not relied on. */
+	/* Fails where the warden is dead, or has been stopped for so long that the buffer is full: it is not relied
+	 * on. */
 	send(child->socket, what, sizeof(*what), MSG_NOSIGNAL);
 }
 
@@ -125,7 +126,8 @@ int zkl__child_kill(struct zkl__child *child)
 	const struct zkl__proctree_root root = tree_of(child);
 
 	int living = zkl__proctree_kill(&root);
-	/* Zombies stay for as long as their parent does not look. A stopped warden is killed too: they are ours then. */
+	/* Zombies stay for as long as their parent does not look. A stopped warden is killed too: they are ours
+	 * then. */
 	child->dead_rounds = living == 0 ? child->dead_rounds + 1 : 0;
 	if (child->dead_rounds >= ROUNDS_OF_PATIENCE && child->warden > 0)
 		kill(child->warden, SIGKILL);

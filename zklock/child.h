@@ -6,10 +6,10 @@
  *
  *     front (session, policy)  --fork-->  warden (warden.h)  --fork-->  command  -->  ...
  *
- * Open forks the warden and must come before the first thread, so that the warden is a plain process that holds nothing of
- * the session. Both are subreapers: whoever of the command's tree loses its parent becomes the warden's child and, should
- * the warden die, ours. The deadline is in memory that both map; the rest goes through a socket pair: orders down, reports
- * up. End of file on it says that the other side is dead.
+ * Open forks the warden and must come before the first thread, so that the warden is a plain process that holds nothing
+ * of the session. Both are subreapers: whoever of the command's tree loses its parent becomes the warden's child and,
+ * should the warden die, ours. The deadline is in memory that both map; the rest goes through a socket pair: orders
+ * down, reports up. End of file on it says that the other side is dead.
  *
  * Callers block SIGCHLD (and wait for it with a signalfd), SIGPIPE and SIGTTOU. */
 
@@ -97,8 +97,8 @@ void zkl__child_signal(struct zkl__child *child, int sig);
 void zkl__child_order(struct zkl__child *child, enum zkl__order_type type); /* one without arguments: TERM KILL LOOK */
 
 /* The same, without the warden: what may take a while, as long as the tree is large. TERM (and CONT) to the whole tree,
- * unless the warden has. One round of KILL, to be called again and again until GONE is reported; returns how many living
- * processes of the tree were seen. */
+ * unless the warden has. One round of KILL, to be called again and again until GONE is reported; returns how many
+ * living processes of the tree were seen. */
 void zkl__child_term(struct zkl__child *child);
 int  zkl__child_kill(struct zkl__child *child);
 
@@ -108,8 +108,8 @@ void zkl__child_reap(struct zkl__child *child);
 /* Ends the warden; only when there is no command. */
 void zkl__child_close(struct zkl__child *child);
 
-/* The warden's side of the fork: becomes a child that executes the command. *ret_exec: a descriptor that says end of file
- * once the command runs, or gives the errno (an int) of what failed. Returns the pid; -1: errno. */
+/* The warden's side of the fork: becomes a child that executes the command. *ret_exec: a descriptor that says end of
+ * file once the command runs, or gives the errno (an int) of what failed. Returns the pid; -1: errno. */
 pid_t zkl__command_fork(const struct zkl__child_options *options, bool foreground, int *ret_exec);
 
 #endif

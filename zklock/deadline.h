@@ -5,8 +5,8 @@
 /* deadline.h: the moment at which the command must begin to stop, shared by two processes.
  *
  * The front moves it on while the lease lives; front and warden both ask whether it has passed. The first who finds it
- * passed latches it: from then on it has passed for both, and no later proof moves it. So neither can believe in a lease on
- * which the other has already acted.
+ * passed latches it: from then on it has passed for both, and no later proof moves it. So neither can believe in a
+ * lease on which the other has already acted.
  *
  * Lives in memory that both map. Time comes in as CLOCK_BOOTTIME nanoseconds; nothing here reads a clock. */
 

@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long the end waits for the servers' word, should they not give it: with a lock to give back, when told to end while
- * waiting, and when -w or the connect timeout is over, which must not be exceeded by much. */
+/* How long the end waits for the servers' word, should they not give it: with a lock to give back, when told to end
+ * while waiting, and when -w or the connect timeout is over, which must not be exceeded by much. */
 #define RELEASE_MS 2000
 #define LEAVE_MS   1000
 #define GIVE_UP_MS 200
@@ -25,8 +25,8 @@
 #define KILL_HELP_NS (200 * ZKL__NS_PER_MS)
 #define KILL_TELL_NS (2000 * ZKL__NS_PER_MS)
 
-/* The lease is looked at again after this part of what is left of it: some T/24 while proofs come. What the warden knows of
- * it is older than the truth by as much. */
+/* The lease is looked at again after this part of what is left of it: some T/24 while proofs come. What the warden
+ * knows of it is older than the truth by as much. */
 #define LOOK_PART   12
 #define LOOK_MIN_MS 10
 
@@ -301,8 +301,8 @@ static void take_terminal_from_stopped(struct zkl__front *front)
 {
 	if (take_terminal(front) && !front->options->quiet)
 		zkl__message_say(
-			"the command is stopped, lock %s stays held: Ctrl-C ends it; Ctrl-Z stops zklock-run too, which "
-			"keeps the lock for a short while only, until fg or bg",
+			"the command is stopped, lock %s stays held: Ctrl-C ends it; Ctrl-Z stops zklock-run too, "
+			"which keeps the lock for a short while only, until fg or bg",
 			front->options->path);
 }
 
@@ -312,8 +312,8 @@ static void continue_command(struct zkl__front *front)
 	zkl__child_signal(&front->child, SIGCONT);
 }
 
-/* Under a live lease the warden is asked, since a large tree takes a while and nobody else moves the deadline on. When the
- * lock is lost, both of us act: either may be stopped. */
+/* Under a live lease the warden is asked, since a large tree takes a while and nobody else moves the deadline on. When
+ * the lock is lost, both of us act: either may be stopped. */
 static void begin_grace(struct zkl__front *front)
 {
 	TELL(front, "sending TERM to what is left of the command");

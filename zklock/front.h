@@ -2,16 +2,16 @@
 #ifndef ZKLOCK_FRONT_H
 #define ZKLOCK_FRONT_H
 
-/* front.h: the process that holds the session: it carries what happens to the policy (supervisor.h) and carries out what
- * the policy says.
+/* front.h: the process that holds the session: it carries what happens to the policy (supervisor.h) and carries out
+ * what the policy says.
  *
  *     fill in the upper part; zkl__child_open; zkl__front_open, zkl__front_run, zkl__front_close
  *
  * One loop and one thread, beside those of the library.
  *
- * The lease is looked at before every event, and now and then: what the lock answers becomes the deadline that front and
- * warden share. The lock's stop_ms is the grace: so the lock says no, and TERM goes out, one grace before the lease ends,
- * and KILL at its end. */
+ * The lease is looked at before every event, and now and then: what the lock answers becomes the deadline that front
+ * and warden share. The lock's stop_ms is the grace: so the lock says no, and TERM goes out, one grace before the lease
+ * ends, and KILL at its end. */
 
 #include "child.h"
 #include "run_options.h"

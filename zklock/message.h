@@ -4,8 +4,9 @@
 
 /* message.h: how a line of zklock-run reaches standard error. */
 
-/* Writes "zklock-run: ..." and a newline in one piece, control characters made visible as '?'. Never blocks: where standard
- * error is a pipe that nobody empties, the line is dropped, since a process that hangs in a message cannot keep a deadline. */
+/* Writes "zklock-run: ..." and a newline in one piece, control characters made visible as '?'. Never blocks: where
+ * standard error is a pipe that nobody empties, the line is dropped, since a process that hangs in a message cannot
+ * keep a deadline. */
 void zkl__message_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

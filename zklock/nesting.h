@@ -4,12 +4,12 @@
 
 /* nesting.h: does this process already run under the lock that it is about to wait for?
  *
- * A command is told in ZKLOCK_HELD under which locks it runs. But an environment goes further than a lock: a daemon that was
- * started under one keeps it for life. So each entry names the warden of its lock, and counts only where that very process
- * is an ancestor of ours.
+ * A command is told in ZKLOCK_HELD under which locks it runs. But an environment goes further than a lock: a daemon
+ * that was started under one keeps it for life. So each entry names the warden of its lock, and counts only where that
+ * very process is an ancestor of ours.
  *
- * A lock has the canonical name "host:port,host:port/chroot/path". Two names mean the same lock where the paths are equal
- * and the servers have one in common. ("localhost" and "127.0.0.1" are not seen to be the same.)
+ * A lock has the canonical name "host:port,host:port/chroot/path". Two names mean the same lock where the paths are
+ * equal and the servers have one in common. ("localhost" and "127.0.0.1" are not seen to be the same.)
  *
  * ZKLOCK_HELD: entries "pid:start:name", each ended by a newline. */
 
@@ -22,8 +22,8 @@ char *zkl__nesting_name(const char *servers, const char *path);
 
 bool zkl__nesting_is_same(const char *name, const char *other);
 
-/* Is `name` among the entries of `held` that count? NULL: nothing is held. *ret_kept: the entries that count, the caller's
- * to free, NULL without memory. */
+/* Is `name` among the entries of `held` that count? NULL: nothing is held. *ret_kept: the entries that count, the
+ * caller's to free, NULL without memory. */
 bool zkl__nesting_check(const char *held, const char *name, char **ret_kept);
 
 /* In the warden: sets ZKLOCK_HELD for the command: what is kept, and `name` held by us. -1: errno. */

@@ -234,8 +234,8 @@ int64_t zkl__kill_pause_next(int64_t pause_ns)
 
 /* ---- direct children ---- */
 
-/* The next id in a list of numbers, each followed by a blank; 0: no more. A list that was too long ends in half a number,
- * which is not given out. */
+/* The next id in a list of numbers, each followed by a blank; 0: no more. A list that was too long ends in half a
+ * number, which is not given out. */
 static pid_t next_pid(const char **list)
 {
 	const char *end = strchr(*list, ' ');

@@ -4,10 +4,10 @@
 
 /* proctree.h: which processes descend from a process, and signals to exactly those.
  *
- * A tree is read from /proc/PID/stat. It is out of date when it has been read: so a process is opened as a pidfd, looked at
- * again through /proc, and only signalled if it still is the process that was found in the tree. A process id that was
- * given to somebody else meanwhile is never signalled. (Kernels before 5.3 have no pidfd: there a window of microseconds
- * is left between the second look and the signal.) */
+ * A tree is read from /proc/PID/stat. It is out of date when it has been read: so a process is opened as a pidfd,
+ * looked at again through /proc, and only signalled if it still is the process that was found in the tree. A process id
+ * that was given to somebody else meanwhile is never signalled. (Kernels before 5.3 have no pidfd: there a window of
+ * microseconds is left between the second look and the signal.) */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,15 +30,16 @@ struct zkl__proctree_root {
 	size_t                     except_count;
 };
 
-/* Signals every living descendant once, also those that are born meanwhile as far as it can keep up. SIGTERM is followed by
- * SIGCONT, so that a stopped process can act on it. Returns how many living descendants it saw last, -1 (errno) where
- * /proc could not be read. */
+/* Signals every living descendant once, also those that are born meanwhile as far as it can keep up. SIGTERM is
+ * followed by SIGCONT, so that a stopped process can act on it. Returns how many living descendants it saw last, -1
+ * (errno) where /proc could not be read. */
 int zkl__proctree_sweep(const struct zkl__proctree_root *root, int sig);
 
 /* Stops the tree, so that nobody in it can flee by forking, and kills it. Returns as sweep. */
 int zkl__proctree_kill(const struct zkl__proctree_root *root);
 
-/* Between rounds of killing: short at first, then longer and longer, for what hangs in the kernel dies of none of them. */
+/* Between rounds of killing: short at first, then longer and longer, for what hangs in the kernel dies of none of
+ * them. */
 #define ZKL__KILL_PAUSE_NS INT64_C(10000000)
 int64_t zkl__kill_pause_next(int64_t pause_ns);
 
@@ -46,8 +47,8 @@ int64_t zkl__kill_pause_next(int64_t pause_ns);
  * /proc/PID/task/TID/children. -1: out of memory. */
 int zkl__proctree_children(struct zkl__process **ret, size_t *ret_count);
 
-/* Kills the direct children of the calling thread: much faster than a walk, and exact, since a child's id cannot be given
- * away before it is reaped. In a subreaper every descendant becomes a direct child once its parent is gone. */
+/* Kills the direct children of the calling thread: much faster than a walk, and exact, since a child's id cannot be
+ * given away before it is reaped. In a subreaper every descendant becomes a direct child once its parent is gone. */
 void zkl__proctree_kill_children(void);
 
 #endif

@@ -74,8 +74,9 @@ static void fill_standard_descriptors(void)
 		close(fd);
 }
 
-/* Dispositions stay as they are (but that of SIGCHLD, which a parent must not ignore): everything goes by the mask, which
- * is easily given back to the command. What is ignored stays ignored, as nohup wants. -1: errno; else the signalfd. */
+/* Dispositions stay as they are (but that of SIGCHLD, which a parent must not ignore): everything goes by the mask,
+ * which is easily given back to the command. What is ignored stays ignored, as nohup wants. -1: errno; else the
+ * signalfd. */
 static int take_signals(sigset_t *ret_mask, bool *ret_ignores_chld)
 {
 	static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP};

@@ -4,8 +4,8 @@
 
 /* run_options.h: what zklock-run was asked for: its command line, durations, and the text of /etc/zklock.conf.
  *
- * Nothing here reads a file or the environment. What is wrong is said in one line, to be printed as it is, in ret_why of
- * ZKL__WHY_MAX bytes. */
+ * Nothing here reads a file or the environment. What is wrong is said in one line, to be printed as it is, in ret_why
+ * of ZKL__WHY_MAX bytes. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,12 +37,13 @@ struct zkl__run_options {
 /* 0; -1: wrong, and *ret_why says what. */
 int zkl__run_options_parse(int argc, char **argv, struct zkl__run_options *ret, char *ret_why);
 
-/* "90", "1.5", ".5", "250ms", "2s", "1.5m", "12h": milliseconds, rounded up, so that nothing that is waited for is over too
- * early. Always with a point, whatever the locale. -1: not a duration, or more than 146 years. */
+/* "90", "1.5", ".5", "250ms", "2s", "1.5m", "12h": milliseconds, rounded up, so that nothing that is waited for is over
+ * too early. Always with a point, whatever the locale. -1: not a duration, or more than 146 years. */
 int zkl__duration_parse(const char *text, int64_t *ret_ms);
 
-/* Lines KEY=VALUE; comments begin with '#'; blanks around key and value do not count, nor do quotes around the value. The
- * last value of a key wins. 0, and *ret_servers is the caller's to free, NULL where the key is missing. -1: *ret_why. */
+/* Lines KEY=VALUE; comments begin with '#'; blanks around key and value do not count, nor do quotes around the value.
+ * The last value of a key wins. 0, and *ret_servers is the caller's to free, NULL where the key is missing. -1:
+ * *ret_why. */
 int zkl__config_parse(const char *text, size_t length, char **ret_servers, char *ret_why);
 
 extern const char zkl__run_help[];

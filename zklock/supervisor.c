@@ -6,8 +6,9 @@
 #include <sys/wait.h>
 #include <zklock/zklock.h>
 
-/* State x event. "-> S": next state; what is done stands before it. Signals: "end" is HUP INT QUIT TERM, "usr" is USR1 USR2.
- * EXIT releases. finish: -> HOLDING where the lock is still ours, --min-hold was given and nobody told us to stop; else EXIT.
+/* State x event. "-> S": next state; what is done stands before it. Signals: "end" is HUP INT QUIT TERM, "usr" is USR1
+ * USR2. EXIT releases. finish: -> HOLDING where the lock is still ours, --min-hold was given and nobody told us to
+ * stop; else EXIT.
  *
  *                 WAITING           LAPSED        RUNNING              ENDING             KILLING      HOLDING
  * GRANTED         SPAWN -> RUNNING  .             .                    .                  .            .

@@ -2,12 +2,13 @@
 #ifndef ZKLOCK_SUPERVISOR_H
 #define ZKLOCK_SUPERVISOR_H
 
-/* supervisor.h: the policy of zklock-run: what follows from what happens to the lock, to the command and to the wrapper.
+/* supervisor.h: the policy of zklock-run: what follows from what happens to the lock, to the command and to the
+ * wrapper.
  *
  *     zkl__supervisor_init, then zkl__supervisor_step for every event; carry out the actions in their order
  *
- * Pure: no I/O, no clock, no threads, no allocation. Two rules are the caller's: before any other event, ask the lock, and
- * step with LOST first if it says no; and keep the timers that actions start. The rules that are kept here:
+ * Pure: no I/O, no clock, no threads, no allocation. Two rules are the caller's: before any other event, ask the lock,
+ * and step with LOST first if it says no; and keep the timers that actions start. The rules that are kept here:
  *
  * - Nothing is released before the whole tree of the command is gone.
  * - A lock that was lost before the tree was gone gives status 76, whatever the command said.

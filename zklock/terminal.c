@@ -30,7 +30,8 @@ bool zkl__terminal_give(int terminal, pid_t group)
 	return terminal >= 0 && tcgetpgrp(terminal) == getpgrp() && tcsetpgrp(terminal, group) == 0;
 }
 
-/* Who was put into the foreground may have put others there, who are gone since. A shell that has taken it back is not. */
+/* Who was put into the foreground may have put others there, who are gone since. A shell that has taken it back is
+ * not. */
 static bool is_dead(pid_t group)
 {
 	return group > 0 && kill(-group, 0) < 0 && errno == ESRCH;

@@ -38,8 +38,8 @@ struct warden {
 
 /* ---- who we are ---- */
 
-/* The arguments lie one behind the other, and what `ps` and `pkill -f` show is that memory: they move, and our name takes
- * their place. Path and command are among them. Where that cannot be done, the old name stays. */
+/* The arguments lie one behind the other, and what `ps` and `pkill -f` show is that memory: they move, and our name
+ * takes their place. Path and command are among them. Where that cannot be done, the old name stays. */
 static void rename_us(struct zkl__child_options *options)
 {
 	char  *begin = options->argv[0], *end = begin;

@@ -4,9 +4,9 @@
 
 /* warden.h: the process between zklock-run and the command.
  *
- * It does what it is ordered to. By itself it does one thing only: it ends the whole tree of the command when the deadline
- * in shared memory passes, or when the front dies, with TERM first and KILL after the grace, never later than the deadline
- * plus the grace. So a front that is stopped, swapped out or dead leaves no command running. */
+ * It does what it is ordered to. By itself it does one thing only: it ends the whole tree of the command when the
+ * deadline in shared memory passes, or when the front dies, with TERM first and KILL after the grace, never later than
+ * the deadline plus the grace. So a front that is stopped, swapped out or dead leaves no command running. */
 
 #include "child.h"
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock is lost, or a process of ours is stopped or killed: the command never outlives the lock, nothing of it survives.
+"""The lock is lost, or a process of ours is stopped or killed: the command never outlives the lock, and nothing of it
+survives.
 
 A lock is lost here because an operator deletes its node: at once, without a server that fails."""
 
@@ -61,9 +62,8 @@ class Lost(LossTest):
 
     def test_command_has_the_grace_to_tidy_up_in(self):
         ready = self.file("ready")
-        holder = self.start("-T", "8", "-k", "2", self.lock, "--", "sh", "-c",
-                            'trap \'sleep 0.3; echo done > "$0.done"; exit 0\' TERM; touch "$0"; while :; do sleep 0.05; done',
-                            ready)
+        script = 'trap \'sleep 0.3; echo done > "$0.done"; exit 0\' TERM; touch "$0"; while :; do sleep 0.05; done'
+        holder = self.start("-T", "8", "-k", "2", self.lock, "--", "sh", "-c", script, ready)
         wait_for(lambda: os.path.exists(ready), "the command runs")
         began = time.monotonic()
         self.lose()
@@ -79,7 +79,8 @@ class Lost(LossTest):
                  "client.delete(os.environ['ZKLOCK_NODE'])\n" \
                  "client.children(os.environ['ZKLOCK_PATH'])\n" \
                  "os._exit(0)\n"
-        status, out, err = self.call(self.lock, "--", sys.executable, "-c", script, os.path.dirname(zkwire.__file__), SERVERS)
+        folder = os.path.dirname(zkwire.__file__)
+        status, out, err = self.call(self.lock, "--", sys.executable, "-c", script, folder, SERVERS)
         # Which comes first to the wrapper, the deletion or the end, is open: what must not be is a hang or a leftover.
         self.assertIn(status, (0, 76))
         self.assertEqual(out, b"")

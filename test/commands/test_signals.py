@@ -56,8 +56,8 @@ class WhileRunning(CommandTest):
 
     def test_command_may_take_its_time_and_the_lock_stays_held(self):
         go = self.file("go")
-        script = "trap 'touch \"$1.told\"; while [ ! -e \"$1\" ]; do sleep 0.01; done; exit 9' TERM; echo $$ > \"$0\"; " \
-                 "while :; do sleep 0.01; done"
+        script = "trap 'touch \"$1.told\"; while [ ! -e \"$1\" ]; do sleep 0.01; done; exit 9' TERM; " \
+                 "echo $$ > \"$0\"; while :; do sleep 0.01; done"
         pid = self.file("pid")
         holder = self.start(self.lock, "--", "sh", "-c", script, pid, go)
         wait_for(lambda: self.text("pid"), "the command runs")
@@ -105,7 +105,8 @@ class AroundTheGrant(CommandTest):
         for number in range(40 if LONG else 6):
             with self.subTest(round=number):
                 holder = self.hold()
-                waiters = [self.queue(ahead=n + 1, command=("sh", "-c", "echo $$ >> " + self.file("ran"))) for n in range(3)]
+                command = ("sh", "-c", "echo $$ >> " + self.file("ran"))
+                waiters = [self.queue(ahead=n + 1, command=command) for n in range(3)]
                 holder.terminate()
                 for waiter in waiters:
                     waiter.terminate()

@@ -67,8 +67,8 @@ class TheCommandsOwn(CommandTest):
 
 class WhatReachesTheCommand(CommandTest):
     def test_arguments_are_untouched(self):
-        arguments = ["-v", "--help", "--", "-x", "", " ", "two words", 'quo"te', "it's", "new\nline", "$HOME", "*", "\\",
-                     "-n", "\t", "caf\u00e9"]
+        arguments = ["-v", "--help", "--", "-x", "", " ", "two words", 'quo"te', "it's", "new\nline", "$HOME", "*",
+                     "\\", "-n", "\t", "caf\u00e9"]
         script = "import sys; sys.stdout.write(repr(sys.argv[1:]))"
         for separator in ((), ("--",)):
             status, out, err = self.call(self.lock, *separator, sys.executable, "-c", script, *arguments)
@@ -84,8 +84,8 @@ class WhatReachesTheCommand(CommandTest):
         self.assertEqual(self.call(self.lock, "--", "sh", "-c", "echo out; echo err >&2"), (0, b"out\n", b"err\n"))
 
     def test_environment_names_the_grant(self):
-        status, out, err = self.call(self.lock, "--", "sh", "-c",
-                                     'echo "$ZKLOCK_PATH"; echo "$ZKLOCK_TOKEN"; echo "$ZKLOCK_EPOCH"; echo "$ZKLOCK_NODE"')
+        script = 'for each in "$ZKLOCK_PATH" "$ZKLOCK_TOKEN" "$ZKLOCK_EPOCH" "$ZKLOCK_NODE"; do echo "$each"; done'
+        status, out, err = self.call(self.lock, "--", "sh", "-c", script)
         self.assertEqual((status, err), (0, b""))
         path, token, epoch, node = out.decode().splitlines()
         self.assertEqual(path, self.lock)
@@ -98,8 +98,8 @@ class WhatReachesTheCommand(CommandTest):
         self.assertEqual(tokens, sorted(set(tokens)))
 
     def descriptors(self, prefix, **options):
-        script = "import os; print(sorted((int(n), os.readlink('/proc/self/fd/' + n)) for n in os.listdir('/proc/self/fd')" \
-                 " if os.path.exists('/proc/self/fd/' + n)))"
+        script = "import os; fds = '/proc/self/fd/'\n" \
+                 "print(sorted((int(n), os.readlink(fds + n)) for n in os.listdir(fds) if os.path.exists(fds + n)))"
         done = subprocess.run([*prefix, sys.executable, "-c", script], env=self.environment(), stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, **options)
         return [each for each in ast.literal_eval(done.stdout.decode()) if "/proc/" not in each[1] and each[0] != 1]
@@ -143,7 +143,8 @@ class Refused(CommandTest):
     def test_usage(self):
         for arguments, part in ((("-x",), "-x"), (("--frob",), "--frob"), ((), "no PATH"), ((self.lock,), "no COMMAND"),
                                 ((self.lock, "--"), "no COMMAND"), (("-n", "-w", "1", self.lock, "true"), "exclude"),
-                                (("-w", "soon", self.lock, "true"), "duration"), (("-w", "-1", self.lock, "true"), "-1"),
+                                (("-w", "soon", self.lock, "true"), "duration"),
+                                (("-w", "-1", self.lock, "true"), "-1"),
                                 (("-E", "300", self.lock, "true"), "300"), (("-T", "nan", self.lock, "true"), "nan"),
                                 (("-k", "2.6", self.lock, "true"), "2500 ms")):
             with self.subTest(arguments=arguments):
@@ -218,8 +219,11 @@ class Configuration(CommandTest):
         with open(os.path.join(etc, "zklock.conf"), "w", encoding="ascii") as file:
             file.write(text)
         os.chmod(os.path.join(etc, "zklock.conf"), mode)
-        done = subprocess.run(["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc && exec "$@"', etc, BINARY, self.lock,
-                               "--", "true"], env=self.environment(ZKLOCK_SERVERS=None), stdout=subprocess.PIPE,
+        return self.run_with(etc)
+
+    def run_with(self, etc):
+        done = subprocess.run(["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc && exec "$@"', etc, BINARY,
+                               self.lock, "--", "true"], env=self.environment(ZKLOCK_SERVERS=None),
                               stderr=subprocess.PIPE, check=False)
         return done.returncode, done.stderr
 
@@ -248,11 +252,9 @@ class Configuration(CommandTest):
         self.assertEqual(status, 64, err)
         os.remove(self.file("etc/zklock.conf"))
         os.mkdir(self.file("etc/zklock.conf"))
-        done = subprocess.run(["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc && exec "$@"', self.file("etc"), BINARY,
-                               self.lock, "--", "true"], env=self.environment(ZKLOCK_SERVERS=None),
-                              stderr=subprocess.PIPE, check=False)
-        self.assertEqual(done.returncode, 64)
-        self.assert_one_line(done.stderr, "/etc/zklock.conf: Is a directory")
+        status, err = self.run_with(self.file("etc"))
+        self.assertEqual(status, 64)
+        self.assert_one_line(err, "/etc/zklock.conf: Is a directory")
 
 
 class NobodyThere(CommandTest):
@@ -260,7 +262,7 @@ class NobodyThere(CommandTest):
         for arguments in ((), ("-n",), ("-w", "20")):
             with self.subTest(arguments=arguments):
                 began = time.monotonic()
-                status, out, err = self.call("-s", CLOSED, "--connect-timeout", "0.5", *arguments, self.lock, "--", "true")
+                status, out, err = self.call("-s", CLOSED, "--connect-timeout", "0.5", *arguments, self.lock, "true")
                 took = time.monotonic() - began
                 self.assertEqual((status, out), (69, b""))
                 self.assert_one_line(err)

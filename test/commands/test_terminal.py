@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real terminal: Ctrl-C, Ctrl-Z, reading, and whose turn it is afterwards.
 
-The shell is a few lines of Python that lead a session and run one job: what job control asks of a shell, and nothing else."""
+The shell is a few lines of Python that lead a session and run one job: what job control asks of a shell, and nothing
+else."""
 
 import os
 import pty
@@ -43,7 +44,7 @@ while True:
 """
 
 
-# Counts until it may go. No shell: one that is about to run something cannot be stopped for a moment (it waits in vfork).
+# Counts until it may go. No shell: one that is about to run something cannot be stopped for a moment, in vfork.
 COUNT = (sys.executable, "-c", r"""
 import os, time
 ready = os.environ['READY']
@@ -62,8 +63,8 @@ class Terminal(CommandTest):
         pid, self.terminal = pty.fork()
         if pid == 0:
             env = self.environment(READY=self.file("ready"))
-            os.execve(sys.executable, [sys.executable, "-c", SHELL, self.file("shell"), BINARY, *arguments, self.lock, "--",
-                                       *command], env)
+            os.execve(sys.executable, [sys.executable, "-c", SHELL, self.file("shell"), BINARY, *arguments, self.lock,
+                                       "--", *command], env)
         self.addCleanup(os.close, self.terminal)
         self.addCleanup(self.end_shell, pid)
         if ready:
@@ -100,7 +101,8 @@ class Terminal(CommandTest):
         return os.tcgetpgrp(self.terminal)
 
     def test_ctrl_c_reaches_the_command_once_and_the_wrapper_dies_of_it(self):
-        script = 'trap \'echo told >> "$READY.told"; trap - INT; kill -INT $$\' INT; touch "$READY"; while :; do sleep 0.02; done'
+        script = 'trap \'echo told >> "$READY.told"; trap - INT; kill -INT $$\' INT; touch "$READY"; ' \
+                 'while :; do sleep 0.02; done'
         self.shell(script=script)
         command = self.foreground()
         self.press(b"\x03")
@@ -215,8 +217,8 @@ class Pipeline(CommandTest):
         inner = '"$1" "$2" -- echo out | "$3" -c "$4" "$5"'
         pid, terminal = pty.fork()
         if pid == 0:
-            os.execve("/bin/sh", ["sh", "-c", inner, "sh", BINARY, self.lock, sys.executable, reader, self.file("answer")],
-                      self.environment())
+            os.execve("/bin/sh", ["sh", "-c", inner, "sh", BINARY, self.lock, sys.executable, reader,
+                                  self.file("answer")], self.environment())
         self.addCleanup(os.close, terminal)
         _, status = os.waitpid(pid, 0)
         self.assertEqual(os.waitstatus_to_exitcode(status), 0)

@@ -12,6 +12,8 @@ from support import BINARY, CommandTest, lives, parent_of, state_of, wait_for
 # Bodies of processes that do not want to end. Each says that it is there before it goes on.
 READY = 'touch "$READY.$1"; '
 DEAF = "trap '' TERM HUP INT; " + READY + "while :; do sleep 1000; done"
+# A child that whoever becomes zklock-run has already.
+ELDER = 'sleep 1000 >/dev/null 2>&1 & echo $! > "$1"; '
 STOPPED = READY + "kill -STOP $$; while :; do sleep 1000; done"
 
 
@@ -35,8 +37,8 @@ class Leftovers(CommandTest):
         self.assert_free(2)
 
     def test_get_the_grace_to_end_in(self):
-        script = "sh -c 'trap \"sleep 0.3; echo done > $0; exit\" TERM; touch \"$READY.1\"; while :; do sleep 0.01; done' " + \
-                 self.file("tidied") + " &"
+        script = "sh -c 'trap \"sleep 0.3; echo done > $0; exit\" TERM; touch \"$READY.1\"; " \
+                 "while :; do sleep 0.01; done' " + self.file("tidied") + " &"
         self.leave("-k", "2", script=script)
         self.assertEqual(self.text("tidied"), "done\n")
 
@@ -55,12 +57,13 @@ class Leftovers(CommandTest):
 
     def test_that_flee_by_forking(self):
         """Each process of the chain lives for a moment only: whoever is signalled is gone already."""
-        flee = "trap '' TERM; flee() { flee & }; touch \"$READY.$1\"; flee"
-        self.leave("-k", "0.2", script="for n in 1 2 3; do sh -c '%s' flee $n & done" % flee.replace("'", "'\\''"), ready=3)
+        flee = "trap \"\" TERM; flee() { flee & }; touch \"$READY.$1\"; flee"
+        self.leave("-k", "0.2", script="for n in 1 2 3; do sh -c '%s' flee $n & done" % flee, ready=3)
 
     def test_that_multiply(self):
-        grow = "trap '' TERM; touch \"$READY.$1\"; n=0; while [ $n -lt 300 ]; do (sleep 1000 & sleep 1000) & n=$((n+1)); done; wait"
-        self.leave("-k", "0.1", script="sh -c '%s' grow 1 &" % grow.replace("'", "'\\''"))
+        grow = "trap \"\" TERM; touch \"$READY.$1\"; n=0; " \
+               "while [ $n -lt 300 ]; do (sleep 1000 & sleep 1000) & n=$((n+1)); done; wait"
+        self.leave("-k", "0.1", script="sh -c '%s' grow 1 &" % grow)
 
     def test_lock_stays_held_until_they_are_gone(self):
         ready = self.file("ready.1")
@@ -96,17 +99,17 @@ class Outsiders(CommandTest):
 
 
     def test_children_of_who_became_us_are_left_alone(self):
-        elder = self.file("elder")
-        done = subprocess.run(["sh", "-c", 'sleep 1000 >/dev/null 2>&1 & echo $! > "$1"; exec "$0" "$2" -- sh -c "sleep 1000 & exit 4"',
-                               BINARY, elder, self.lock], env=self.environment(), stderr=subprocess.PIPE, check=False)
+        script = ELDER + 'exec "$0" "$2" -- sh -c "sleep 1000 & exit 4"'
+        done = subprocess.run(["sh", "-c", script, BINARY, self.file("elder"), self.lock],
+                              env=self.environment(), stderr=subprocess.PIPE, check=False)
         self.assertEqual((done.returncode, done.stderr), (4, b""))
         self.assertTrue(lives(int(self.text("elder"))))
 
     def test_children_of_who_became_us_are_left_alone_when_the_warden_is_killed(self):
         ready = self.file("ready")
-        shell = subprocess.Popen(["sh", "-c", 'sleep 1000 >/dev/null 2>&1 & echo $! > "$1"; exec "$0" "$2" -- sh -c "touch $3; sleep 1000"',
-                                  BINARY, self.file("elder"), self.lock, ready], env=self.environment(),
-                                 stderr=subprocess.PIPE)
+        script = ELDER + 'exec "$0" "$2" -- sh -c "touch $3; sleep 1000"'
+        shell = subprocess.Popen(["sh", "-c", script, BINARY, self.file("elder"), self.lock, ready],
+                                 env=self.environment(), stderr=subprocess.PIPE)
         self.addCleanup(self.reap, shell)
         wait_for(lambda: os.path.exists(ready), "the command runs")
         elder = int(self.text("elder"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the servers say of a lock: a look at its nodes, and the hand of an operator who deletes one. Speaks ZooKeeper's wire
-protocol itself, so that what the command's own client says is not taken for the truth."""
+"""What the servers say of a lock: a look at its nodes, and the hand of an operator who deletes one. Speaks ZooKeeper's
+wire protocol itself, so that what the command's own client says is not taken for the truth."""
 
 import os
 import struct

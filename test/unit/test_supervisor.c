@@ -22,7 +22,8 @@ static const char *const event_names[] = {ZKL__SUPERVISOR_EVENTS(NAME)};
 #define EXIT(status) ((status) << 8)
 #define DEATH(sig)   (sig)
 
-/* One step as text: "FORWARD 15 -> ENDING", "EXIT 76 -> OVER", "EXIT by 15 -> OVER", "-> RUNNING" where nothing is done. */
+/* One step as text: "FORWARD 15 -> ENDING", "EXIT 76 -> OVER", "EXIT by 15 -> OVER", "-> RUNNING" where nothing is
+ * done. */
 static const char *step(struct zkl__supervisor *s, enum zkl__supervisor_event_type type, int value)
 {
 	static char                    text[128];
@@ -97,39 +98,55 @@ struct row {
 #define X125 "EXIT 125 -> OVER"
 #define OWN  "EXIT 3 -> OVER"
 
+/* WAITING LAPSED RUNNING ENDING KILLING HOLDING; in OVER nothing follows from anything. */
+#define ROW(event, value, ...)                                                                                         \
+	{                                                                                                              \
+		ZKL__ON_##event, value,                                                                                \
+		{                                                                                                      \
+			__VA_ARGS__, NULL                                                                              \
+		}                                                                                                      \
+	}
+#define NO NULL
+
 /* clang-format off */
 static const struct row table[] = {
-	/*                              WAITING              LAPSED                RUNNING                 ENDING                 KILLING           HOLDING */
-	{ZKL__ON_GRANTED, 0,           {"SPAWN -> RUNNING",  NULL,                 NULL,                   NULL,                  NULL,             NULL, NULL}},
-	{ZKL__ON_GRANTED_LATE, 0,      {"RELEASE -> LAPSED", NULL,                 NULL,                   NULL,                  NULL,             NULL, NULL}},
-	{ZKL__ON_LOST, 0,              {NULL,                NULL,                 "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
-	{ZKL__ON_ENDED, ZKL_ELOST,     {"ATTEMPT -> WAITING", "ATTEMPT -> WAITING", "TERM -> ENDING",      NULL,                  NULL,             OWN,  NULL}},
-	{ZKL__ON_ENDED, 0,             {X125,                "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
-	{ZKL__ON_ENDED, ZKL_EBUSY,     {"EXIT 75 -> OVER",   "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
-	{ZKL__ON_ENDED, ZKL_ETIMEDOUT, {"EXIT 75 -> OVER",   "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
-	{ZKL__ON_ENDED, ZKL_ENOTCONN,  {"EXIT 69 -> OVER",   "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
-	{ZKL__ON_ENDED, ZKL_EACCES,    {"EXIT 77 -> OVER",   "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
-	{ZKL__ON_ENDED, ZKL_EPATH,     {"EXIT 64 -> OVER",   "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
-	{ZKL__ON_ENDED, ZKL_EINVAL,    {"EXIT 64 -> OVER",   "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
-	{ZKL__ON_ENDED, ZKL_EZK,       {X125,                "ATTEMPT -> WAITING", "TERM -> ENDING",       NULL,                  NULL,             OWN,  NULL}},
-	{ZKL__ON_EXEC_FAILED, ENOENT,  {NULL,                NULL,                 "EXIT 127 -> OVER",     "EXIT 127 -> OVER",    "EXIT 127 -> OVER", NULL, NULL}},
-	{ZKL__ON_EXEC_FAILED, EACCES,  {NULL,                NULL,                 "EXIT 126 -> OVER",     "EXIT 126 -> OVER",    "EXIT 126 -> OVER", NULL, NULL}},
-	{ZKL__ON_STOPPED, SIGTSTP,     {NULL,                NULL,                 "TAKE_TERMINAL -> RUNNING", NULL,              NULL,             NULL, NULL}},
-	{ZKL__ON_EXITED, EXIT(5),      {NULL,                NULL,                 "TERM -> ENDING",       NULL,                  NULL,             NULL, NULL}},
-	{ZKL__ON_EXITED_ALONE, EXIT(5), {NULL,               NULL,                 "EXIT 5 -> OVER",       "EXIT 5 -> OVER",      "EXIT 5 -> OVER", NULL, NULL}},
-	{ZKL__ON_GONE, 0,              {NULL,                NULL,                 X125,                   OWN,                   OWN,              NULL, NULL}},
-	{ZKL__ON_WARDEN_DIED, 0,       {X125,                X125,                 "KILL -> KILLING",      "KILL -> KILLING",     "KILL -> KILLING", NULL, NULL}},
-	{ZKL__ON_SIGNALLED, SIGHUP,    {"EXIT by 1 -> OVER", "EXIT by 1 -> OVER",  "FORWARD 1 -> RUNNING", "FORWARD 1 -> ENDING", NULL,             OWN,  NULL}},
-	{ZKL__ON_SIGNALLED, SIGINT,    {"EXIT by 2 -> OVER", "EXIT by 2 -> OVER",  "FORWARD 2 -> RUNNING", "FORWARD 2 -> ENDING", NULL,             OWN,  NULL}},
-	{ZKL__ON_SIGNALLED, SIGQUIT,   {"EXIT by 3 -> OVER", "EXIT by 3 -> OVER",  "FORWARD 3 -> RUNNING", "FORWARD 3 -> ENDING", NULL,             OWN,  NULL}},
-	{ZKL__ON_SIGNALLED, SIGUSR1,   {"EXIT by 10 -> OVER", "EXIT by 10 -> OVER", "FORWARD 10 -> RUNNING", "FORWARD 10 -> ENDING", NULL,           NULL, NULL}},
-	{ZKL__ON_SIGNALLED, SIGUSR2,   {"EXIT by 12 -> OVER", "EXIT by 12 -> OVER", "FORWARD 12 -> RUNNING", "FORWARD 12 -> ENDING", NULL,           NULL, NULL}},
-	{ZKL__ON_SIGNALLED, SIGTERM,   {"EXIT by 15 -> OVER", "EXIT by 15 -> OVER", "FORWARD 15 -> RUNNING", "FORWARD 15 -> ENDING", NULL,           OWN,  NULL}},
-	{ZKL__ON_SIGNALLED, SIGTSTP,   {"STOP_SELF -> WAITING", "STOP_SELF -> LAPSED", "FORWARD 20 -> RUNNING", NULL,               NULL,             "STOP_SELF -> HOLDING", NULL}},
-	{ZKL__ON_SIGNALLED, SIGCONT,   {NULL,                NULL,                 "CONTINUE -> RUNNING",  NULL,                  NULL,             NULL, NULL}},
-	{ZKL__ON_CONNECT_TIMEOUT, 0,   {"EXIT 69 -> OVER",   NULL,                 NULL,                   NULL,                  NULL,             NULL, NULL}},
-	{ZKL__ON_GRACE_OVER, 0,        {NULL,                NULL,                 NULL,                   "KILL -> KILLING",     NULL,             NULL, NULL}},
-	{ZKL__ON_MIN_HOLD_OVER, 0,     {NULL,                NULL,                 NULL,                   NULL,                  NULL,             OWN,  NULL}},
+	ROW(GRANTED, 0, "SPAWN -> RUNNING", NO, NO, NO, NO, NO),
+	ROW(GRANTED_LATE, 0, "RELEASE -> LAPSED", NO, NO, NO, NO, NO),
+	ROW(LOST, 0, NO, NO, "TERM -> ENDING", NO, NO, OWN),
+	ROW(ENDED, ZKL_ELOST, "ATTEMPT -> WAITING", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
+	ROW(ENDED, 0, X125, "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
+	ROW(ENDED, ZKL_EBUSY, "EXIT 75 -> OVER", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
+	ROW(ENDED, ZKL_ETIMEDOUT, "EXIT 75 -> OVER", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
+	ROW(ENDED, ZKL_ENOTCONN, "EXIT 69 -> OVER", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
+	ROW(ENDED, ZKL_EACCES, "EXIT 77 -> OVER", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
+	ROW(ENDED, ZKL_EPATH, "EXIT 64 -> OVER", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
+	ROW(ENDED, ZKL_EINVAL, "EXIT 64 -> OVER", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
+	ROW(ENDED, ZKL_EZK, X125, "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
+	ROW(EXEC_FAILED, ENOENT, NO, NO, "EXIT 127 -> OVER", "EXIT 127 -> OVER", "EXIT 127 -> OVER", NO),
+	ROW(EXEC_FAILED, EACCES, NO, NO, "EXIT 126 -> OVER", "EXIT 126 -> OVER", "EXIT 126 -> OVER", NO),
+	ROW(STOPPED, SIGTSTP, NO, NO, "TAKE_TERMINAL -> RUNNING", NO, NO, NO),
+	ROW(EXITED, EXIT(5), NO, NO, "TERM -> ENDING", NO, NO, NO),
+	ROW(EXITED_ALONE, EXIT(5), NO, NO, "EXIT 5 -> OVER", "EXIT 5 -> OVER", "EXIT 5 -> OVER", NO),
+	ROW(GONE, 0, NO, NO, X125, OWN, OWN, NO),
+	ROW(WARDEN_DIED, 0, X125, X125, "KILL -> KILLING", "KILL -> KILLING", "KILL -> KILLING", NO),
+	ROW(SIGNALLED, SIGHUP,
+	    "EXIT by 1 -> OVER", "EXIT by 1 -> OVER", "FORWARD 1 -> RUNNING", "FORWARD 1 -> ENDING", NO, OWN),
+	ROW(SIGNALLED, SIGINT,
+	    "EXIT by 2 -> OVER", "EXIT by 2 -> OVER", "FORWARD 2 -> RUNNING", "FORWARD 2 -> ENDING", NO, OWN),
+	ROW(SIGNALLED, SIGQUIT,
+	    "EXIT by 3 -> OVER", "EXIT by 3 -> OVER", "FORWARD 3 -> RUNNING", "FORWARD 3 -> ENDING", NO, OWN),
+	ROW(SIGNALLED, SIGUSR1,
+	    "EXIT by 10 -> OVER", "EXIT by 10 -> OVER", "FORWARD 10 -> RUNNING", "FORWARD 10 -> ENDING", NO, NO),
+	ROW(SIGNALLED, SIGUSR2,
+	    "EXIT by 12 -> OVER", "EXIT by 12 -> OVER", "FORWARD 12 -> RUNNING", "FORWARD 12 -> ENDING", NO, NO),
+	ROW(SIGNALLED, SIGTERM,
+	    "EXIT by 15 -> OVER", "EXIT by 15 -> OVER", "FORWARD 15 -> RUNNING", "FORWARD 15 -> ENDING", NO, OWN),
+	ROW(SIGNALLED, SIGTSTP,
+	    "STOP_SELF -> WAITING", "STOP_SELF -> LAPSED", "FORWARD 20 -> RUNNING", NO, NO, "STOP_SELF -> HOLDING"),
+	ROW(SIGNALLED, SIGCONT, NO, NO, "CONTINUE -> RUNNING", NO, NO, NO),
+	ROW(CONNECT_TIMEOUT, 0, "EXIT 69 -> OVER", NO, NO, NO, NO, NO),
+	ROW(GRACE_OVER, 0, NO, NO, NO, "KILL -> KILLING", NO, NO),
+	ROW(MIN_HOLD_OVER, 0, NO, NO, NO, NO, NO, OWN),
 };
 /* clang-format on */
 
