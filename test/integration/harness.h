@@ -130,8 +130,9 @@ zkl_session *session_open(const char *at, int64_t timeout_ms);
 zkl_session_options session_options(const char *at, int64_t timeout_ms);
 /* T as granted, 0 before the first connection. */
 int64_t session_timeout_ms(zkl_session *s);
-/* Waits until heartbeats have been flowing for long enough that the lease has its full length. */
-void wait_for_full_lease(zkl_session *s);
+/* Waits until heartbeats have been flowing for long enough that the lease has its full length; true if they have. */
+bool reach_full_lease(zkl_session *s);
+void wait_for_full_lease(zkl_session *s); /* asserted */
 
 /* ---- proxies in front of several servers ---- */
 

@@ -147,6 +147,9 @@ static void held_request_waits_with_what_is_behind_it(void)
 	EXPECT_TRUE(proxy_wait_struck(n.at[0], 5000));
 	EXPECT_INT(net_requests(&n, OP_EXISTS), 0);
 	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
+	zkclient *beside = zkclient_open(servers[0]);
+	EVENTUALLY(zkclient_read_once(beside, path.text) == ZOK, 5000); /* the client's server knows of it */
+	zkclient_close(beside);
 	net_hold(&n, 0);
 	EVENTUALLY(__atomic_load_n(&answer, __ATOMIC_SEQ_CST) == ZOK, 2000); /* it found what was made meanwhile */
 	EXPECT_INT(net_requests(&n, OP_EXISTS), 1);
