@@ -393,10 +393,12 @@ static void out_of_time(struct zkl__attempt *a)
 	a->give_up_ns = ZKL__NEVER;
 	if (!is_waiting(a))
 		return;
-	if (try || a->contender.sequence < 0)
+	if (try || (!a->hub->link && a->contender.sequence < 0))
 		give_up(a, ZKL_ENOTCONN, "cannot be had: no server of the ensemble answered in time");
 	else
-		give_up(a, ZKL_ETIMEDOUT, "is held by another: still queued at the timeout");
+		give_up(a, ZKL_ETIMEDOUT,
+		        a->contender.sequence < 0 ? "was not granted in time: no server has answered yet"
+		                                  : "is held by another: still queued at the timeout");
 }
 
 static int64_t on_due(struct zkl__party *party, int64_t now)

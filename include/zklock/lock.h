@@ -27,7 +27,8 @@ ZKL_API int zkl_lock_new(zkl_session *session, const char *path, const zkl_optio
  * not released yet. It may follow zkl_lock_release() at once. */
 ZKL_API int zkl_lock_start(zkl_lock *lock, int64_t timeout_ms, zkl_error *reterr);
 
-/* As start, and waits. ZKL_ETIMEDOUT: queued in vain. ZKL_ENOTCONN: no server reached. ZKL_EBUSY: a try met a holder.
+/* As start, and waits. ZKL_ETIMEDOUT: not granted in time (the message says whether it
+ * was queued). ZKL_ENOTCONN: no server reached. ZKL_EBUSY: a try met a holder.
  * ZKL_ECANCELED: released by another thread, or the session was cancelled. ZKL_EDEADLK: called from a callback. And what
  * ends attempts: ZKL_EACCES, ZKL_EPATH, ZKL_EEXHAUSTED, ZKL_ELOST (with ZKL_NO_REQUEUE), ZKL_EZK. timeout_ms ZKL_FOREVER: no
  * limit. */
