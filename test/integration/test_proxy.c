@@ -129,7 +129,7 @@ static void held_directions_are_silent_until_let_go(void)
 		THROUGHOUT(__atomic_load_n(&answer, __ATOMIC_SEQ_CST) == 1, 300);
 		EXPECT_INT(zoo_state(client), ZOO_CONNECTED_STATE);
 		net_hold(&n, 0);
-		EVENTUALLY(__atomic_load_n(&answer, __ATOMIC_SEQ_CST) == ZNONODE, 2000);
+		EVENTUALLY(__atomic_load_n(&answer, __ATOMIC_SEQ_CST) == ZNONODE, 10000);
 	}
 	zookeeper_close(client);
 	net_close(&n);
@@ -151,7 +151,7 @@ static void held_request_waits_with_what_is_behind_it(void)
 	EVENTUALLY(zkclient_read_once(beside, path.text) == ZOK, 5000); /* the client's server knows of it */
 	zkclient_close(beside);
 	net_hold(&n, 0);
-	EVENTUALLY(__atomic_load_n(&answer, __ATOMIC_SEQ_CST) == ZOK, 2000); /* it found what was made meanwhile */
+	EVENTUALLY(__atomic_load_n(&answer, __ATOMIC_SEQ_CST) == ZOK, 10000); /* it found what was made meanwhile */
 	EXPECT_INT(net_requests(&n, OP_EXISTS), 1);
 	zookeeper_close(client);
 	net_close(&n);
