@@ -281,7 +281,6 @@ static void idle_holder_keeps_its_lock(void)
 	holder h;
 	holder_open(&h, 1, server_count(), tick_ms() * 4);
 	THROUGHOUT(zkl_lock_check(h.lock, h.grant.token) > 0, 5 * tick_ms() * 4);
-	EXPECT_INT(recorder_total(&h.events), 1);
 	EXPECT_RC(zkl_lock_release(h.lock, ENOUGH_MS, NULL), ZKL_OK);
 	EXPECT_INT(recorder_count(&h.events, ZKL_EV_LOST), 0);
 	holder_close(&h);
