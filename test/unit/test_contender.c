@@ -1062,6 +1062,25 @@ static void list_of_the_old_connection_does_not_decide_a_lost_create(void)
 	T("list #3 ours#5", "find #5, list");
 }
 
+static void list_of_a_broken_connection_is_nothing(void)
+{
+	to_join();
+	T("create ok ours#5", "");
+	T("down", "");
+	T("list #5", "");
+	T("up", "watch #5, list -> RELIST");
+}
+
+static void find_without_an_answer_decides_nothing(void)
+{
+	to_adopt();
+	T("list ours#5", "find #5, list");
+	T("find unknown", "");
+	T("list unknown", "");
+	T("down", "");
+	T("up", "barrier, list");
+}
+
 static void lost_create_is_not_decided_before_the_reconnect(void)
 {
 	to_join();
@@ -1402,6 +1421,12 @@ static void late_replies_after_leaving_mean_nothing(void)
 	T("watch no-node", "");
 	T("watch-mark no-node", "");
 	T("gone own #5", "");
+	to_join();
+	T("create ok ours#5", "");
+	T("list #3 #5", "WAITING 1, watch #5, watch #3 -> WAIT");
+	T("leave", "delete #5 -> LEAVE");
+	T("old watch denied", "");
+	T("watch refused", "");
 }
 
 /* ---- what means nothing ------------------------------------------------------------------------------------------------------------ */
@@ -1727,6 +1752,8 @@ int main(int argc, char **argv)
 		TEST(node_that_goes_after_it_is_found_is_queued_for_again),
 		TEST(connection_that_breaks_while_adopting_begins_it_anew),
 		TEST(list_of_the_old_connection_does_not_decide_a_lost_create),
+		TEST(list_of_a_broken_connection_is_nothing),
+		TEST(find_without_an_answer_decides_nothing),
 		TEST(lost_create_is_not_decided_before_the_reconnect),
 		TEST(create_that_ran_on_the_next_connection_is_known_by_its_reply),
 		TEST(lost_create_of_an_expired_session_is_void),

@@ -964,16 +964,50 @@ static void heartbeats_stop_after_the_release(void)
 	finish();
 }
 
+static void acquire_after_a_long_pause_is_granted_by_its_create_alone(void)
+{
+	begin_held();
+	w.answer_beats = true;
+	run_to(20000);
+	CHECK_INT(release(a), 0);
+	answer("delete ok");
+	told("ENDED");
+	w.beats[0] = 0;
+	run_to(100000);
+	beats("");
+	start(a, ZKL_FOREVER);
+	answer("create ok ours#6");
+	answer("list #6");
+	told("GRANTED 9000");
+	finish();
+}
+
+static void acquire_right_after_a_stall_waits_for_a_pair(void)
+{
+	begin_held();
+	w.answer_beats = true;
+	run_to(20000);
+	w.now += 16000 * MS; /* nothing ran, not even the client's pings */
+	CHECK_INT(release(a), ZKL_ENOTHELD);
+	start(a, ZKL_FOREVER);
+	answer("delete ok");
+	answer("create ok ours#6");
+	answer("list #6");
+	told("LOST ELOST, ENDED ELOST, GRANTED 7000"); /* from the pair with the heartbeat at 20000 */
+	finish();
+}
+
 static void nobody_who_wants_the_lease_means_no_heartbeat(void)
 {
 	begin();
-	start(a, ZKL_FOREVER);
+	start(a, 60000);
 	answer("create ok ours#5");
 	answer("list #3 #4 #5");
 	answer("watch ok");
 	answer("watch-mark ok");
-	run_to(60000);
+	run_to(60000); /* also when a timer goes off */
 	beats("");
+	told("WAITING 2, ENDED ETIMEDOUT");
 	finish();
 }
 
@@ -1117,8 +1151,24 @@ static void proof_of_one_grants_all_who_are_entitled(void)
 	answer("b:create ok ours#6");
 	answer("b:list #6");
 	told("");
+	sent("create, list, b:create, b:list, watch #5, prove #5, b:watch #6"); /* one under way is as good */
 	answer("prove ok");
 	told("GRANTED 9000, b:GRANTED 9000");
+	finish();
+}
+
+static void lease_must_be_worth_something_beyond_the_stop_time(void)
+{
+	begin();
+	begin_handle(b, 6000, 0);
+	start(b, ZKL_FOREVER);
+	w.now += 2500 * MS;
+	answer("b:create ok ours#5");
+	answer("b:list #5"); /* 6500 are left */
+	told("");
+	sent("b:create, b:list, b:watch #5, b:prove #5");
+	answer("b:prove ok");
+	told("b:GRANTED 3000");
 	finish();
 }
 
@@ -1737,6 +1787,8 @@ int main(int argc, char **argv)
 		TEST(closing_releases_what_is_held_and_ends_what_waits),
 		TEST(heartbeats_are_quick_until_the_first_pair_then_steady),
 		TEST(heartbeats_stop_after_the_release),
+		TEST(acquire_after_a_long_pause_is_granted_by_its_create_alone),
+		TEST(acquire_right_after_a_stall_waits_for_a_pair),
 		TEST(nobody_who_wants_the_lease_means_no_heartbeat),
 		TEST(heartbeats_begin_when_we_become_next),
 		TEST(heartbeats_of_many_locks_are_one),
@@ -1748,6 +1800,7 @@ int main(int argc, char **argv)
 		TEST(mark_is_a_proof),
 		TEST(turn_without_a_lease_is_granted_with_the_proof),
 		TEST(proof_of_one_grants_all_who_are_entitled),
+		TEST(lease_must_be_worth_something_beyond_the_stop_time),
 		TEST(overdue_proofs_suspend_and_a_proof_resumes),
 		TEST(broken_link_suspends_until_a_proof),
 		TEST(suspended_and_resumed_at_once_is_not_worth_an_event),
