@@ -287,7 +287,7 @@ static void stall_right_behind_the_first_grant_is_seen(void)
 	rest(0);
 	proof(0, 7.5); /* answered too late for a pair */
 	wake(7.6);
-	proof(16, 16.1); /* stalled for 8.4 s, 16 s without a packet */
+	proof(15.5, 15.6); /* stalled for 7.9 s, 15.5 s without a packet */
 	CHECK_SECONDS(deadline(), 23);
 	begin();
 	rest(0);
