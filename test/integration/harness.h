@@ -2,14 +2,14 @@
 #ifndef ZKLOCK_TEST_HARNESS_H
 #define ZKLOCK_TEST_HARNESS_H
 
-/* harness.h: what the integration tests share: servers from the environment, paths of their own, deadlines, a recorder of
- * events that knows their grammar, faults of servers.
+/* harness.h: what the integration tests share: servers from the environment, paths of their own, deadlines, a
+ * recorder of events that knows their grammar, faults of servers.
  *
  *     static const test tests[] = {{TEST(free_lock_is_granted, 20)}, ..., {0}};
  *     int main(int argc, char **argv) { return harness_main(argc, argv, "lock", tests); }
  *
  * With arguments only the tests of these names run. The environment:
- *     ZKLOCK_TEST_SERVERS     host:port,host:port,host:port; the nth one is server n of ZKLOCK_TEST_ZK. Required (else 77)
+ *     ZKLOCK_TEST_SERVERS     host:port,host:port,host:port; the nth is server n of ZKLOCK_TEST_ZK. Required (else 77)
  *     ZKLOCK_TEST_TICK_MS     their tickTime (500)
  *     ZKLOCK_TEST_SYNC_LIMIT  their syncLimit (30)
  *     ZKLOCK_TEST_BACKEND     what runs them: compose, process, ...
@@ -17,8 +17,8 @@
  *     ZKLOCK_TEST_LONG        set: full counts in place of short ones
  *     ZKLOCK_TEST_VERBOSE     set: the library's log on standard error
  *
- * A test that goes on beyond its deadline ends the process, and its name is printed. Only a test's own thread may use the
- * macros that assert. */
+ * A test that goes on beyond its deadline ends the process, and its name is printed. Only a test's own thread may
+ * use the macros that assert. */
 
 #include "proxy.h"
 #include "zkclient.h"
@@ -71,8 +71,8 @@ lock_path new_path(void);
 /* An observer and operator, for the test's own thread, connected straight to all servers. */
 zkclient *observer(void);
 
-/* A contender of somebody else's under the path, which is made if need be: an ephemeral node of the observer's session. The
- * server appends the sequence number to the prefix. */
+/* A contender of somebody else's under the path, which is made if need be: an ephemeral node of the observer's
+ * session. The server appends the sequence number to the prefix. */
 typedef struct node {
 	char path[300];
 } node;
@@ -152,7 +152,8 @@ int  net_requests(net *n, int op);
 void net_reset_counts(net *n);
 /* Ends the session that was granted last through these proxies, as an expiry does, while its owner is kept away. */
 void net_expire(net *n);
-/* When the newest quorum operation that was answered had been sent, as seen by the proxies: no later than the library's proof. */
+/* When the newest quorum operation that was answered had been sent, as seen by the proxies: no later than the
+ * library's proof. */
 int64_t net_last_proof_ns(net *n);
 
 /* ---- events ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thread, one mutex that it lets go of only to poll. Calls note what they want, wake the thread, and wait until it has
- * been done.
+/* One thread, one mutex that it lets go of only to poll. Calls note what they want, wake the thread, and wait until
+ * it has been done.
  *
  *     client --> up.in --[rule]--> up.out --> server
  *     client <-- down.out <--[rule]-- down.in <-- server
@@ -197,8 +197,8 @@ static void conn_accept(proxy *p)
 	p->conn_count++;
 }
 
-/* The client has got the reply that it was meant to get; it finds the end of the stream behind it. A reset could overtake
- * the reply, so what it still sends is read and dropped until it closes. */
+/* The client has got the reply that it was meant to get; it finds the end of the stream behind it. A reset could
+ * overtake the reply, so what it still sends is read and dropped until it closes. */
 static void conn_end_behind_reply(conn *c)
 {
 	close(c->server);
@@ -386,7 +386,8 @@ static int socket_at(struct sockaddr_in *own)
 	return fd;
 }
 
-/* A port that was asked for by number stays bound while the socket does not listen. Hence twice: any port, then this one. */
+/* A port that was asked for by number stays bound while the socket does not listen. Hence twice: any port, then
+ * this one. */
 static int listener_open(struct sockaddr_in *own)
 {
 	socklen_t len = sizeof *own;
@@ -465,8 +466,8 @@ static struct pollfd *want(struct pollfd *at, int fd, bool in, bool out)
 	return at;
 }
 
-/* Fills p->polls: the listener, the wake-up, two for each connection. A held direction is not even polled, so that it says
- * nothing of a hang-up. Returns how long to poll. */
+/* Fills p->polls: the listener, the wake-up, two for each connection. A held direction is not even polled, so that
+ * it says nothing of a hang-up. Returns how long to poll. */
 static int plan_poll(proxy *p)
 {
 	bool    up_open = !(p->held & PROXY_TO_SERVER), down_open = !(p->held & PROXY_TO_CLIENT);

@@ -6,9 +6,9 @@
  *
  *     proxy_start -> proxy_address, handed to the client -> faults and counters -> proxy_stop
  *
- * It relays whole frames of ZooKeeper's protocol, so that a fault can be aimed ("lose the reply of the second create") and
- * a test can say what was never sent. One thread per proxy; calls may come from any other and are in force when they
- * return. Addresses are on 127.0.0.1, ports the kernel's choice. */
+ * It relays whole frames of ZooKeeper's protocol, so that a fault can be aimed ("lose the reply of the second
+ * create") and a test can say what was never sent. One thread per proxy; calls may come from any other and are in
+ * force when they return. Addresses are on 127.0.0.1, ports the kernel's choice. */
 
 #include <stdint.h>
 
@@ -52,8 +52,8 @@ typedef enum proxy_act {
 	PROXY_HOLD_REPLY       /* as proxy_hold(PROXY_TO_CLIENT), from this request's reply on */
 } proxy_act;
 
-/* One fault, once: at the nth request (1: the next) of type op whose bytes contain `path` (NULL: any). `door` is how new
- * connections are met from then on. */
+/* One fault, once: at the nth request (1: the next) of type op whose bytes contain `path` (NULL: any). `door` is
+ * how new connections are met from then on. */
 typedef struct proxy_rule {
 	int         op, nth;
 	const char *path; /* must outlive the rule */

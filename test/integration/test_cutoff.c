@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The follower that is cut off from its leader: it goes on answering its clients' pings and reads for syncLimit x tickTime,
- * while the leader expires their sessions. A holder that knows no other server must have said no before the next one is
- * granted, by its own clock alone.
+/* The follower that is cut off from its leader: it goes on answering its clients' pings and reads for syncLimit x
+ * tickTime, while the leader expires their sessions. A holder that knows no other server must have said no before
+ * the next one is granted, by its own clock alone.
  *
- * A thread asks the holder's check() all the time; the last yes counts. Both sides read one clock. That the follower still
- * answers is asserted, or else the rounds would show nothing.
+ * A thread asks the holder's check() all the time; the last yes counts. Both sides read one clock. That the
+ * follower still answers is asserted, or else the rounds would show nothing.
  *
- * Built with EXPECT_OVERLAP against a library that takes reads for proofs, the same rounds must see both hold at once. */
+ * Built with EXPECT_OVERLAP against a library that takes reads for proofs, the same rounds must see both hold at
+ * once. */
 #include "harness.h"
 
 #include <stdio.h>
@@ -71,8 +72,8 @@ static void stage_close(stage *st)
 	recorder_free(&st->next_events);
 }
 
-/* The command that cuts takes its time until it acts: what is to happen just before that is begun so much later. Learned from
- * round to round. */
+/* The command that cuts takes its time until it acts: what is to happen just before that is begun so much later.
+ * Learned from round to round. */
 static int64_t cut_acts_after_ms = 150;
 
 static void learn(bool cut_too_early)
@@ -102,8 +103,8 @@ static bool acquired(stage *st, int64_t timeout_ms, zkl_grant *grant)
 	return true;
 }
 
-/* The moment itself, then the cut, lead_ms later. false: nothing was held or proven when it came, since it came too early or
- * the machine is too busy for so short a session timeout. */
+/* The moment itself, then the cut, lead_ms later. false: nothing was held or proven when it came, since it came too
+ * early or the machine is too busy for so short a session timeout. */
 static bool hold_and_cut(stage *st, moment when, int64_t timeout_ms, int64_t lead_ms, zkl_grant *grant)
 {
 	proxy *way = st->near.at[0];
@@ -187,7 +188,8 @@ static outcome one_round(int64_t timeout_ms, moment when, int64_t lead_ms)
 	return result;
 }
 
-/* Can servers be cut off here, and do they go on answering for long enough? Finds it out by putting back who was never gone. */
+/* Can servers be cut off here, and do they go on answering for long enough? Finds it out by putting back who was
+ * never gone. */
 static const char *why_not(int64_t timeout_ms)
 {
 	if (server_count() != 3)

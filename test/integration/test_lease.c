@@ -47,8 +47,8 @@ static void holder_close(holder *h)
 	recorder_free(&h->events);
 }
 
-/* It has said LOST once, and goes on to say no while proofs come again; what was lost is released with a word, and then the
- * handle is as good as new (consul #4902). */
+/* It has said LOST once, and goes on to say no while proofs come again; what was lost is released with a word, and
+ * then the handle is as good as new (consul #4902). */
 static void expect_lost_once_and_for_good(holder *h)
 {
 	zkl_grant later = {0};
@@ -71,8 +71,8 @@ static void expect_lost_once_and_for_good(holder *h)
 	EVENTUALLY(zkclient_count(observer(), h->path.text) == 0, ENOUGH_MS);
 }
 
-/* LOST before a session timeout has passed since the last proof, and not at once: heartbeats that came late on a busy machine
- * make the lease shorter than its 5T/8, but no shorter than half of that. */
+/* LOST before a session timeout has passed since the last proof, and not at once: heartbeats that came late on a
+ * busy machine make the lease shorter than its 5T/8, but no shorter than half of that. */
 static void expect_lost_in_time(holder *h)
 {
 	seen    lost = {0}, suspended = {0};
@@ -484,8 +484,8 @@ static void say_event(const zkl_event *ev, void *user)
 		_exit(EXIT_FAILURE);
 }
 
-/* role stopped PATH T: holds in a session that delivers nothing unasked, asks check() all the time, and says what the first
- * answer was after a pause: no event can have been delivered before it. */
+/* role stopped PATH T: holds in a session that delivers nothing unasked, asks check() all the time, and says what
+ * the first answer was after a pause: no event can have been delivered before it. */
 static int role_stopped(const char *path, int64_t timeout_ms)
 {
 	zkl_session_options options = session_options(getenv("ZKLOCK_TEST_SERVERS"), timeout_ms);
@@ -599,7 +599,8 @@ static void stopped_waiter_keeps_its_place(void)
 	recorder_free(&events);
 }
 
-/* Its operations end without a result and its session lives: what it held is lost all the same, and proofs come too late. */
+/* Its operations end without a result and its session lives: what it held is lost all the same, and proofs come too
+ * late. */
 static void holder_stopped_beyond_its_lease_is_told_lost_once(void)
 {
 	lock_path path = new_path();

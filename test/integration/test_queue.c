@@ -172,7 +172,8 @@ static void crowd_with_deleted_nodes_is_served_in_order(void)
 
 /* ---- deletions at bad moments ---- */
 
-/* CURATOR-504, CURATOR-645: an exists-watch on a node that has just gone; millions of nodes made in place of waiting. */
+/* CURATOR-504, CURATOR-645: an exists-watch on a node that has just gone; millions of nodes made in place of
+ * waiting. */
 static void predecessor_deleted_between_list_and_watch(void)
 {
 	for (int others_before = 0; others_before <= 1; others_before++) {

@@ -53,8 +53,8 @@ static proxy *way_of(remote *r)
 
 /* ---- the create ---- */
 
-/* go-zookeeper #229, zk-ruby #54, CURATOR-644: the create was carried out and its reply lost. With one server the session comes
- * back to it, with three to another one that may not have heard of the node yet. */
+/* go-zookeeper #229, zk-ruby #54: the create was carried out and its reply lost. With one server the
+ * session comes back to it, with three to another one that may not have heard of the node yet. */
 static void lost_create_makes_one_node(void)
 {
 	static const proxy_act acts[] = {PROXY_LOSE_REPLY, PROXY_CUT_BEFORE, PROXY_CUT_AFTER_REPLY};
@@ -250,8 +250,8 @@ static void lost_delete_is_made_again(void)
 	}
 }
 
-/* start() may follow release() at once, also while the old node's delete is not answered: the new place has a node of its own,
- * and the old delete takes only the old one. */
+/* start() may follow release() at once, also while the old node's delete is not answered: the new place has a node
+ * of its own, and the old delete takes only the old one. */
 static void new_attempt_while_the_old_delete_is_unknown(void)
 {
 	remote    r;

@@ -2,10 +2,11 @@
 #ifndef ZKLOCK_TEST_ZKCLIENT_H
 #define ZKLOCK_TEST_ZKCLIENT_H
 
-/* zkclient.h: an observer and operator that owes nothing to the library under test: ZooKeeper's own client, synchronous.
+/* zkclient.h: an observer and operator that owes nothing to the library under test: ZooKeeper's own client,
+ * synchronous.
  *
- * Looks are fresh: each follows a sync. Every call tries again while connections are lost, for 20 s in all, and then says
- * what it met last. Results are ZooKeeper's codes (ZOK, ZNONODE, ...). One thread at a time per client. */
+ * Looks are fresh: each follows a sync. Every call tries again while connections are lost, for 20 s in all, and
+ * then says what it met last. Results are ZooKeeper's codes (ZOK, ZNONODE, ...). One thread at a time per client. */
 
 #ifndef THREADED
 #define THREADED /* without it the header hides the synchronous calls */
