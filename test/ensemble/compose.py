@@ -20,6 +20,7 @@ TOP = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)),
 
 # How long a healed server may take to go on with its old connections before it is started anew.
 HEAL_S = 2.0
+PAUSE_S = 20.0
 
 
 def engine_runs():
@@ -147,7 +148,14 @@ def down(state):
 
 
 def pause(state, number):
-    tool(["docker", "pause", _container(state, number)])
+    """The engine freezes all processes within some tries or gives up, as it does where they are many or busy: ask again."""
+    deadline = time.monotonic() + PAUSE_S
+    while True:
+        try:
+            return tool(["docker", "pause", _container(state, number)])
+        except Fail as failure:
+            if "unable to freeze" not in str(failure) or time.monotonic() > deadline:
+                raise
 
 
 def resume(state, number):
