@@ -229,10 +229,10 @@ static void add_proof(struct zkl__hub *hub, const struct zkl__reply *reply)
 
 void zkl__hub_link_up(struct zkl__hub *hub, int64_t session_id, int64_t timeout_ns)
 {
-	if (hub->was_linked && hub->session_id == session_id)
+	if (hub->session_id == session_id)
 		hub->counters.reconnects++;
 	expire_holders(hub);
-	hub->link = hub->was_linked = true;
+	hub->link = true;
 	hub->session_id = session_id;
 	zkl__lease_set_timeout(&hub->lease, timeout_ns);
 	publish(hub);

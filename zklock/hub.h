@@ -90,7 +90,7 @@ struct zkl__hub {
 	struct zkl__lease lease;
 	_Atomic int64_t   deadline_ns; /* the lease's, for check(); 0: none */
 	atomic_bool       latched;     /* some check() has said no */
-	bool              link, was_linked, suspended;
+	bool              link, suspended;
 	int               refused; /* a ZKL_E* that ends every attempt: cancelled, credentials refused; 0: none */
 	bool              closed;
 	int64_t           session_id, beat_ns; /* beat_ns: when the newest heartbeat was sent */

@@ -253,19 +253,28 @@ static void step_running(struct zkl__supervisor *s, const struct zkl__supervisor
 	}
 }
 
-static void step_ending(struct zkl__supervisor *s, const struct zkl__supervisor_event *event,
-                        struct zkl__supervisor_actions *ret)
+/* What changes nothing any more but the status, once the tree is being ended. True: the event was that. */
+static bool note_only(struct zkl__supervisor *s, const struct zkl__supervisor_event *event)
 {
-	if (step_command(s, event, ret))
-		return;
 	switch (event->type) {
 	case ZKL__ON_LOST:
 	case ZKL__ON_ENDED:
 		s->lost = true;
-		break;
+		return true;
 	case ZKL__ON_EXITED:
 		note_exit(s, event->value);
-		break;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void step_ending(struct zkl__supervisor *s, const struct zkl__supervisor_event *event,
+                        struct zkl__supervisor_actions *ret)
+{
+	if (step_command(s, event, ret) || note_only(s, event))
+		return;
+	switch (event->type) {
 	case ZKL__ON_SIGNALLED:
 		if (event->value != SIGTSTP && event->value != SIGCONT)
 			forward(s, event->value, ret);
@@ -281,16 +290,9 @@ static void step_ending(struct zkl__supervisor *s, const struct zkl__supervisor_
 static void step_killing(struct zkl__supervisor *s, const struct zkl__supervisor_event *event,
                          struct zkl__supervisor_actions *ret)
 {
-	if (step_command(s, event, ret))
+	if (step_command(s, event, ret) || note_only(s, event))
 		return;
 	switch (event->type) {
-	case ZKL__ON_LOST:
-	case ZKL__ON_ENDED:
-		s->lost = true;
-		break;
-	case ZKL__ON_EXITED:
-		note_exit(s, event->value);
-		break;
 	case ZKL__ON_SIGNALLED:
 		if (asks_for_an_end(event->value))
 			s->told_to_stop = true;
