@@ -541,10 +541,10 @@ static void on_reply(struct zkl__contender *c, const struct zkl__reply *reply, b
 
 /* ---- events --------------------------------------------------------------------------------------------------------- */
 
-static void lose(struct zkl__contender *c, struct zkl__actions *out)
+static void lose(struct zkl__contender *c, struct zkl__actions *out, const char *why)
 {
 	c->state = ZKL__LOST;
-	act(out, ZKL__TELL_LOST);
+	act(out, ZKL__TELL_LOST)->text = why;
 }
 
 /* Our own node was deleted, and not by us. */
@@ -553,7 +553,7 @@ static void node_gone(struct zkl__contender *c, struct zkl__actions *out)
 	switch (c->state) {
 	case ZKL__HELD:
 		forget_node(c);
-		lose(c, out);
+		lose(c, out, "its node was deleted");
 		break;
 	case ZKL__LOST:
 		forget_node(c);
@@ -644,7 +644,7 @@ static void on_expired(struct zkl__contender *c, struct zkl__actions *out)
 	switch (c->state) {
 	case ZKL__HELD:
 		forget_node(c);
-		lose(c, out);
+		lose(c, out, "its session expired");
 		break;
 	case ZKL__LOST:
 		forget_node(c);
@@ -728,7 +728,7 @@ void zkl__contender_step(struct zkl__contender *c, const struct zkl__input *in, 
 		break;
 	case ZKL__IN_LEASE_OVER:
 		if (c->state == ZKL__HELD)
-			lose(c, out);
+			lose(c, out, "the session was not proved in time");
 		break;
 	case ZKL__IN_SETTLED:
 		on_settled(c, out);

@@ -16,13 +16,11 @@
 
 const struct zkl__handle_type zkl__lock_type = {.kind = ZKL__KIND_LOCK,
                                                 .option_flags = ZKL_NO_REQUEUE,
-                                                .lost = "the lock is lost",
-                                                .stop = "is lost: stop, then release it"};
+                                                .stop = "stop, then release it"};
 const struct zkl__handle_type zkl__election_type = {.kind = ZKL__KIND_ELECTION,
                                                     .contender_flags = ZKL__CONTENDER_NO_MARK,
                                                     .option_flags = ZKL_NO_REQUEUE | ZKL_OBSERVE,
-                                                    .lost = "deposed, the leadership is lost",
-                                                    .stop = "is not led by this candidate any more: stop, then resign"};
+                                                    .stop = "stop, then resign"};
 
 static const struct zkl__party_type attempt_type;
 static const struct zkl__source_type event_type;
@@ -169,12 +167,13 @@ static void granted(struct zkl__attempt *a)
 }
 
 /* Returns whether nobody will let go of the lost grant, since nobody knew of it. */
-static bool lost(struct zkl__attempt *a)
+static bool lost(struct zkl__attempt *a, const char *why)
 {
 	a->lost = true;
+	a->why_lost = why;
 	a->hub->counters.lost++;
+	say(a, LOG_WARN_LEVEL, "lost", why, a->path);
 	if (a->handle) {
-		say(a, LOG_WARN_LEVEL, "lost", a->handle->type->lost, a->path);
 		atomic_store(&a->handle->lost, a->token);
 		atomic_store(&a->handle->held, 0);
 	}
@@ -229,7 +228,7 @@ static void carry_out(struct zkl__attempt *a, struct zkl__action *action, bool *
 		zkl__hub_alarm(a->hub, a->settle_ns);
 		break;
 	case ZKL__TELL_LOST:
-		*orphaned = lost(a);
+		*orphaned = lost(a, action->text);
 		break;
 	case ZKL__TELL_FAILED:
 		end(a, action->error, action->zk_code, action->text);
@@ -550,6 +549,13 @@ static void fill_error(struct zkl__delivery *ret, int code, int zk_code, const c
 	}
 }
 
+static void fill_loss(const struct zkl__attempt *a, struct zkl__delivery *ret)
+{
+	ret->event.code = zkl__error(&ret->error, ZKL_ELOST, 0, 0, "%s is lost, %s: %s", a->path, a->why_lost,
+	                             a->handle->type->stop);
+	ret->event.error = &ret->error;
+}
+
 static int64_t lease_ms(const struct zkl__attempt *a)
 {
 	int64_t left = zkl__hub_left_ns(a->hub, a->stop_ns) / MS;
@@ -587,7 +593,7 @@ static bool next_event(struct zkl__source *source, struct zkl__delivery *ret)
 		} else if (a->events & ZKL__TELL_OF_LOSS) {
 			a->events &= ~(unsigned)ZKL__TELL_OF_LOSS;
 			fill(a, ret, ZKL_EV_LOST);
-			fill_error(ret, ZKL_ELOST, 0, a->path, a->handle->type->stop);
+			fill_loss(a, ret);
 			return true;
 		} else if (a->events & ZKL__TELL_OF_END) {
 			a->events = 0;

@@ -18,7 +18,7 @@
 struct zkl__handle_type {
 	enum zkl__kind kind;
 	unsigned       contender_flags, option_flags; /* ZKL__CONTENDER_*; those of zkl_options that are possible */
-	const char    *lost, *stop;                   /* for the log; for the owner's LOST */
+	const char    *stop;                          /* what the owner has to do when it is lost */
 };
 extern const struct zkl__handle_type zkl__lock_type, zkl__election_type;
 
@@ -62,7 +62,7 @@ struct zkl__attempt {
 	bool                 pinned;   /* the owner works: its node stays also when it is let go of */
 	bool                 let_go;   /* that was done while it was pinned */
 	int                  code, zk_code;
-	const char          *text;
+	const char          *text, *why_lost;
 	unsigned             events;       /* ZKL__TELL_OF_*, to be delivered */
 	bool                 told_granted; /* the GRANTED event was delivered */
 	bool                 suspended, told_suspended;
