@@ -36,18 +36,18 @@ struct pending {
 };
 
 static struct {
-	struct zkl__hub      hub;
-	int64_t              now, creep; /* creep: how far each look at the clock moves it on */
-	struct zkl__handle   handle[HANDLES];
-	bool                 used[HANDLES];
-	struct pending       pending[REQUESTS];
-	unsigned             pending_count;
-	char                 sent[2000], told[2000], beats[2000], logged[2000], data[2000];
-	struct zkl__source  *ready[REQUESTS];
-	unsigned             ready_count, wakes, rearms;
-	struct words         words;
-	int64_t              session_id;
-	bool                 answer_beats; /* at once, with a good result */
+	struct zkl__hub     hub;
+	int64_t             now, creep; /* creep: how far each look at the clock moves it on */
+	struct zkl__handle  handle[HANDLES];
+	bool                used[HANDLES];
+	struct pending      pending[REQUESTS];
+	unsigned            pending_count;
+	char                sent[2000], told[2000], beats[2000], logged[2000], data[2000];
+	struct zkl__source *ready[REQUESTS];
+	unsigned            ready_count, wakes, rearms;
+	struct words        words;
+	int64_t             session_id;
+	bool                answer_beats; /* at once, with a good result */
 	struct {
 		uint64_t       party;
 		zkl_event_type newest;
