@@ -17,7 +17,7 @@
 
 #define PATH_SIZE (ZKL_PATH_MAX + ZKL__NAME_MAX + 2)
 
-_Static_assert(sizeof(void *) >= sizeof(uint64_t), "a party's number is the context of a watch");
+_Static_assert(sizeof(void *) >= sizeof(uint32_t), "a watcher is the context of a watch");
 
 /* One request under way. Its mail is its reply, so that a callback needs no memory. */
 struct operation {
@@ -269,7 +269,8 @@ static void on_auth(int rc, const void *data)
 static void on_watch(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
 	struct zkl__client *client = (struct zkl__client *)zoo_get_context(handle);
-	const char         *slash = path ? strrchr(path, '/') : NULL;
+	size_t              chroot = strlen(client->options.chroot);
+	const char         *slash = path && strlen(path) > chroot ? strrchr(path + chroot, '/') : NULL;
 	struct zkl__mail   *mail;
 
 	(void)state;
@@ -279,7 +280,9 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
 	mail = new_mail(client, type == ZOO_DELETED_EVENT ? ZKL__MAIL_GONE : ZKL__MAIL_CHANGED);
 	if (!mail)
 		return;
-	mail->party = (uint64_t)(uintptr_t)context;
+	mail->watcher = (uint32_t)(uintptr_t)context;
+	snprintf(mail->directory, sizeof mail->directory, "%.*s", (int)(slash - path - (ptrdiff_t)chroot),
+	         path + chroot);
 	snprintf(mail->reply.name, sizeof mail->reply.name, "%s", slash + 1);
 	post(client, mail);
 }
@@ -366,7 +369,7 @@ static void send_make_path(struct zkl__client *client, struct operation *op)
 static int send_operation(struct zkl__client *client, struct operation *op, const struct zkl__request *request)
 {
 	zhandle_t *handle = client->handle;
-	void      *party = (void *)(uintptr_t)op->mail.party;
+	void      *watcher = (void *)(uintptr_t)zkl__watcher(op->mail.party);
 
 	switch (request->op) {
 	case ZKL__CREATE:
@@ -387,9 +390,9 @@ static int send_operation(struct zkl__client *client, struct operation *op, cons
 	case ZKL__FIND:
 		return zoo_aexists(handle, op->path, 0, on_stat, op);
 	case ZKL__WATCH:
-		return zoo_awget_children(handle, op->path, on_watch, party, on_children, op);
+		return zoo_awget_children(handle, op->path, on_watch, watcher, on_children, op);
 	case ZKL__WATCH_MARK:
-		return zoo_awget(handle, op->path, on_watch, party, on_data, op);
+		return zoo_awget(handle, op->path, on_watch, watcher, on_data, op);
 	case ZKL__MARK:
 		return zoo_aset(handle, op->path, request->data, (int)request->data_len, -1, on_stat, op);
 	case ZKL__DELETE:
@@ -397,11 +400,11 @@ static int send_operation(struct zkl__client *client, struct operation *op, cons
 	case ZKL__READ:
 		return zoo_aget(handle, op->path, 0, on_data, op);
 	case ZKL__READ_WATCH:
-		return zoo_awget(handle, op->path, on_watch, party, on_data, op);
+		return zoo_awget(handle, op->path, on_watch, watcher, on_data, op);
 	case ZKL__LIST_WATCH:
-		return zoo_awget_children2(handle, op->path, on_watch, party, on_listed, op);
+		return zoo_awget_children2(handle, op->path, on_watch, watcher, on_listed, op);
 	case ZKL__FIND_WATCH:
-		return zoo_awexists(handle, op->path, on_watch, party, on_stat, op);
+		return zoo_awexists(handle, op->path, on_watch, watcher, on_stat, op);
 	}
 	return ZUNIMPLEMENTED;
 }

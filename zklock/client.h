@@ -10,7 +10,12 @@
 
 #include <stdbool.h>
 
+#include <zklock/zklock.h>
+
 #include "protocol.h"
+
+/* Of a directory below the chroot, with its NUL. */
+#define ZKL__DIRECTORY_MAX (ZKL_PATH_MAX + 1)
 
 struct zkl__client;
 
@@ -28,9 +33,11 @@ enum zkl__mail_type {
 struct zkl__mail {
 	struct zkl__mail   *next;
 	enum zkl__mail_type type;
-	uint64_t            party;
-	int64_t             session_id, timeout_ns; /* CONNECTED */
-	struct zkl__reply   reply;                  /* REPLY; GONE and CHANGED: name */
+	uint64_t            party;                         /* REPLY */
+	uint32_t            watcher;                       /* GONE and CHANGED; see zkl__watcher() */
+	int64_t             session_id, timeout_ns;        /* CONNECTED */
+	struct zkl__reply   reply;                         /* REPLY; GONE and CHANGED: name */
+	char                directory[ZKL__DIRECTORY_MAX]; /* GONE and CHANGED */
 };
 
 struct zkl__client_options {

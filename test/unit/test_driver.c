@@ -322,7 +322,8 @@ static void watch_event(bool gone, const char *word, int whose_event)
 	char name[WORDS_NAME];
 
 	words_name(&w.words, name, word, (struct zkl__uuid){0, 0});
-	zkl__hub_watch(&w.hub, w.handle[whose_event].attempt->party.id, gone, name);
+	zkl__hub_watch(&w.hub, zkl__watcher(w.handle[whose_event].attempt->party.id), gone, w.handle[whose_event].path,
+	               name);
 }
 
 static void gone(const char *word)
@@ -1730,12 +1731,12 @@ static void reply_to_a_party_that_has_left_finds_nobody(void)
 	CHECK_INT(heard, 1);
 	zkl__hub_part(&w.hub, &first);
 	zkl__hub_reply(&w.hub, old, &reply);
-	zkl__hub_watch(&w.hub, old, true, "x");
+	zkl__hub_watch(&w.hub, zkl__watcher(old), true, "/x", "x");
 	CHECK_INT(heard, 1);
 	CHECK_INT(zkl__hub_join(&w.hub, &second), 0); /* in the same place, with another number */
 	zkl__hub_reply(&w.hub, old, &reply);
 	CHECK_INT(heard, 1);
-	zkl__hub_watch(&w.hub, second.id, true, "x");
+	zkl__hub_watch(&w.hub, zkl__watcher(second.id), true, "/x", "x");
 	zkl__hub_reply(&w.hub, second.id, &reply);
 	CHECK_INT(heard, 2);
 	zkl__hub_reply(&w.hub, 0, &reply);
@@ -1794,9 +1795,10 @@ static void random_event(uint64_t *seed, int i)
 	if (!x)
 		return;
 	if (check_below(seed, 4) == 0)
-		zkl__hub_watch(&w.hub, x->party.id, true, x->contender.name);
+		zkl__hub_watch(&w.hub, zkl__watcher(x->party.id), true, x->path, x->contender.name);
 	else
-		zkl__hub_watch(&w.hub, x->party.id, check_below(seed, 2), x->contender.predecessor);
+		zkl__hub_watch(&w.hub, zkl__watcher(x->party.id), check_below(seed, 2), x->path,
+		               x->contender.predecessor);
 }
 
 static void random_step(uint64_t *seed)
