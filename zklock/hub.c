@@ -92,9 +92,7 @@ int zkl__hub_check_room(const struct zkl__hub *hub, size_t bytes, const char *pa
 	if (zkl__watched_has_room(&hub->watched, bytes))
 		return 0;
 	return zkl__error(reterr, ZKL_ENOMEM, 0, 0,
-	                  "%s: the session watches as many nodes as a server lets it watch again after a reconnect; "
-	                  "use another session",
-	                  path);
+	                  "use another session for %s: this one would have too many nodes to watch", path);
 }
 
 void zkl__hub_reserve(struct zkl__hub *hub, struct zkl__party *party, size_t bytes)
