@@ -42,6 +42,7 @@ struct zkl__client {
 	struct zkl__mail          *first, **last;
 	struct operation          *operations;
 	atomic_bool                mail_lost;
+	struct zkl__mail          *last_word; /* LOST, made while there was memory; it ends the client */
 };
 
 /* ---- mailbox ---------------------------------------------------------------------------------------------------------- */
@@ -56,6 +57,12 @@ static void post(struct zkl__client *client, struct zkl__mail *mail)
 	client->options.wake(client->options.wake_arg);
 }
 
+static void lose_mail(struct zkl__client *client)
+{
+	atomic_store(&client->mail_lost, true);
+	client->options.wake(client->options.wake_arg);
+}
+
 static struct zkl__mail *new_mail(struct zkl__client *client, enum zkl__mail_type type)
 {
 	struct zkl__mail *mail = calloc(1, sizeof *mail);
@@ -63,7 +70,7 @@ static struct zkl__mail *new_mail(struct zkl__client *client, enum zkl__mail_typ
 	if (mail)
 		mail->type = type;
 	else
-		atomic_store(&client->mail_lost, true);
+		lose_mail(client);
 	return mail;
 }
 
@@ -76,8 +83,10 @@ struct zkl__mail *zkl__client_take(struct zkl__client *client)
 	client->first = NULL;
 	client->last = &client->first;
 	pthread_mutex_unlock(&client->mutex);
-	if (!mail && atomic_exchange(&client->mail_lost, false))
-		return new_mail(client, ZKL__MAIL_LOST);
+	if (!mail && atomic_load(&client->mail_lost)) {
+		mail = client->last_word;
+		client->last_word = NULL;
+	}
 	return mail;
 }
 
@@ -235,6 +244,8 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
 		op->mail.reply.data_len = copy ? size : 0;
 		if (copy)
 			memcpy(copy, value, size);
+		else
+			rc = ZSYSTEMERROR;
 	}
 	finish(op, rc);
 }
@@ -415,8 +426,7 @@ void zkl__client_send(struct zkl__client *client, uint64_t party, const struct z
 	int               rc;
 
 	if (!op) {
-		atomic_store(&client->mail_lost, true);
-		client->options.wake(client->options.wake_arg);
+		lose_mail(client);
 		return;
 	}
 	rc = send_operation(client, op, request);
@@ -458,9 +468,15 @@ static int add_auth(zhandle_t *handle, const char *auth)
 struct zkl__client *zkl__client_new(const struct zkl__client_options *options)
 {
 	struct zkl__client *client = calloc(1, sizeof *client);
+	struct zkl__mail   *last_word = calloc(1, sizeof *last_word);
 
-	if (!client)
+	if (!client || !last_word) {
+		free(client);
+		free(last_word);
 		return NULL;
+	}
+	last_word->type = ZKL__MAIL_LOST;
+	client->last_word = last_word;
 	client->options = *options;
 	client->last = &client->first;
 	pthread_mutex_init(&client->mutex, NULL);
@@ -469,6 +485,7 @@ struct zkl__client *zkl__client_new(const struct zkl__client_options *options)
 		int error = errno;
 
 		pthread_mutex_destroy(&client->mutex);
+		free(last_word);
 		free(client);
 		errno = error;
 		return NULL;
@@ -490,6 +507,7 @@ struct zkl__mail *zkl__client_free(struct zkl__client *client)
 		finish(client->operations, ZCLOSING);
 	left = client->first;
 	pthread_mutex_destroy(&client->mutex);
+	free(client->last_word);
 	free(client);
 	return left;
 }
