@@ -5,13 +5,13 @@
  * which does not survive it (session.h). */
 #include "harness.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #define SESSION_MS (tick_ms() * 12)
 #define ENOUGH_MS  30000
@@ -283,24 +283,24 @@ static void life_without_a_thread_ends_well(void)
 
 /* ---- descriptors ---- */
 
-static int descriptors(void)
-{
-	DIR *folder = opendir("/proc/self/fd");
-	int  most = 0;
-	for (const struct dirent *e; (e = readdir(folder)) != NULL;)
-		most = atoi(e->d_name) > most ? atoi(e->d_name) : most;
-	closedir(folder);
-	return most;
-}
+#define DESCRIPTORS 100
 
-static rlim_t limit_descriptors(rlim_t limit)
+/* Leaves so many descriptors; < 0: takes back what keep_descriptors() took. */
+static void leave_descriptors(int spare)
 {
-	struct rlimit now;
-	getrlimit(RLIMIT_NOFILE, &now);
-	rlim_t before = now.rlim_cur;
-	now.rlim_cur = limit;
-	EXPECT_INT(setrlimit(RLIMIT_NOFILE, &now), 0);
-	return before;
+	static struct rlimit before;
+	static int           taken[DESCRIPTORS], count;
+	if (count == 0) {
+		getrlimit(RLIMIT_NOFILE, &before);
+		struct rlimit few = {DESCRIPTORS, before.rlim_max};
+		EXPECT_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
+		for (int fd; (fd = dup(STDERR_FILENO)) >= 0;)
+			taken[count++] = fd;
+	}
+	for (int i = 0; count > 0 && (spare < 0 || i < spare); i++)
+		close(taken[--count]);
+	if (spare < 0)
+		EXPECT_INT(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 static void session_without_descriptors_is_refused_or_comes_later(void)
@@ -312,13 +312,16 @@ static void session_without_descriptors_is_refused_or_comes_later(void)
 		zkl_session        *s = NULL;
 		zkl_error           error = {0};
 		zkl_grant           grant;
-		rlim_t              before = limit_descriptors((rlim_t)(descriptors() + spare));
-		int                 rc = zkl_session_open(&options, &s, &error), got = 1;
-		zkl_lock           *lock = rc == ZKL_OK ? lock_new(s, path.text, NULL) : NULL;
+		leave_descriptors(spare);
+		int       rc = zkl_session_open(&options, &s, &error), got = 1;
+		zkl_lock *lock = rc == ZKL_OK ? lock_new(s, path.text, NULL) : NULL;
 		if (rc == ZKL_OK)
 			got = zkl_lock_acquire(lock, 1000, &grant, NULL);
-		fprintf(stderr, "spare %d: open %d, acquire %d\n", spare, rc, got);
-		limit_descriptors(before);
+		leave_descriptors(-1);
+		EXPECT_TRUE(rc == ZKL_OK || (rc == ZKL_ESYS && error.sys_errno == EMFILE));
+		EXPECT_TRUE(rc != ZKL_OK || got == ZKL_OK || got == ZKL_ENOTCONN);
+		EXPECT_TRUE(spare > 0 || rc == ZKL_ESYS);
+		EXPECT_TRUE(spare < 8 || got == ZKL_OK);
 		if (rc == ZKL_OK) {
 			if (got != ZKL_OK)
 				EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
@@ -329,6 +332,43 @@ static void session_without_descriptors_is_refused_or_comes_later(void)
 	EXPECT_INT(zkclient_count(observer(), path.text), 0);
 }
 
+/* The ZooKeeper client gets no socket then, and tries again. */
+static void connection_that_breaks_at_the_limit_of_descriptors_comes_back(void)
+{
+	static const rlim_t none = 3;
+	lock_path           path = new_path();
+	struct rlimit       before, few;
+	zkl_stats           stats = ZKL_STATS_INIT;
+	zkl_grant           grant = {0}, later = {0};
+	recorder            events = RECORDER("holder");
+	net                 n;
+	net_open(&n, 1, 1);
+	zkl_session *s = session_open(n.servers, SESSION_MS);
+	zkl_lock    *lock = lock_new(s, path.text, &events);
+	getrlimit(RLIMIT_NOFILE, &before);
+	few = (struct rlimit){none, before.rlim_max};
+	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
+	wait_for_full_lease(s);
+	for (int until_lost = 0; until_lost <= 1; until_lost++) {
+		EXPECT_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
+		net_cut(&n);
+		EVENTUALLY(zkl_session_stats(s, &stats) == ZKL_OK && !stats.connected, ENOUGH_MS);
+		if (until_lost)
+			EXPECT_TRUE(recorder_wait(&events, ZKL_EV_LOST, 1, ENOUGH_MS, NULL));
+		EXPECT_INT(setrlimit(RLIMIT_NOFILE, &before), 0);
+		EVENTUALLY(zkl_session_stats(s, &stats) == ZKL_OK && stats.connected, ENOUGH_MS);
+		EXPECT_INT(zkl_lock_check(lock, grant.token) > 0, !until_lost);
+	}
+	EXPECT_RC(zkl_lock_release(lock, ENOUGH_MS, NULL), ZKL_ENOTHELD);
+	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &later, NULL), ZKL_OK);
+	EXPECT_TRUE(later.token > grant.token);
+	zkl_lock_free(lock);
+	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
+	EXPECT_INT(zkclient_count(observer(), path.text), 0);
+	net_close(&n);
+	recorder_free(&events);
+}
+
 int main(int argc, char **argv)
 {
 	static const test tests[] = {
@@ -336,6 +376,7 @@ int main(int argc, char **argv)
 		{TEST(lost_news_of_the_node_before_is_noticed_at_once, 120)},
 		{TEST(life_without_a_thread_ends_well, 120)},
 		{TEST(session_without_descriptors_is_refused_or_comes_later, 180)},
+		{TEST(connection_that_breaks_at_the_limit_of_descriptors_comes_back, 120)},
 		{0},
 	};
 	return harness_main(argc, argv, "scarce", tests);
