@@ -100,6 +100,8 @@ def _start_server(state, number):
 
 
 def up(state):
+    if state["disk_mb"]:
+        raise Unsupported("--disk: a folder's size cannot be limited without mounting a file system; compose can")
     peers = free_ports(2 * state["servers"])
     lines = ["tickTime=%d" % state["tick_ms"], "initLimit=60", "syncLimit=%d" % state["sync_limit"],
              "maxClientCnxns=0", "admin.enableServer=false", "4lw.commands.whitelist=*", "clientPortAddress=127.0.0.1"]
@@ -157,6 +159,10 @@ def start(state, number):
     if not any(_pids(_config(state, number))):
         _start_server(state, number)
     wait_until_started(state, number, still_alive(state, [number]))
+
+
+def fill(state, number):
+    raise Unsupported("fill: needs the compose backend and --disk")
 
 
 def cut(state, number):

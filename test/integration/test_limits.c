@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many: watches and locks in a session, waiters in a queue. */
+#include "crowd.h"
 #include "harness.h"
 
 #include <malloc.h>
@@ -13,59 +14,6 @@
 #define CURATOR(uuid) "_c_" uuid "-lock-"
 /* What a server takes in one packet by default (jute.maxbuffer). */
 #define PACKET_MAX 0xfffff
-
-/* ---- crowds ---- */
-
-/* Counted here: a recorder for each of ten thousand would keep a lot. */
-typedef struct crowd {
-	zkl_session *session;
-	atomic_int   waiting, granted, lost, ended;
-	zkl_lock   **locks;
-	int          count, size;
-} crowd;
-
-static void count_event(const zkl_event *ev, void *user)
-{
-	crowd *c = user;
-	if (ev->type == ZKL_EV_WAITING)
-		atomic_fetch_add(&c->waiting, 1);
-	else if (ev->type == ZKL_EV_GRANTED)
-		atomic_fetch_add(&c->granted, 1);
-	else if (ev->type == ZKL_EV_LOST)
-		atomic_fetch_add(&c->lost, 1);
-	else if (ev->type == ZKL_EV_ENDED)
-		atomic_fetch_add(&c->ended, 1);
-}
-
-static crowd *crowd_of(zkl_session *s)
-{
-	crowd *c = calloc(1, sizeof *c);
-	c->session = s;
-	return c;
-}
-
-/* One more contender. What start() said; the lock stays in either case. */
-static int crowd_start(crowd *c, const char *path, zkl_error *reterr)
-{
-	zkl_options options = ZKL_OPTIONS_INIT;
-	options.on_event = count_event;
-	options.user = c;
-	if (c->count == c->size) {
-		c->size = c->size * 2 + 64;
-		c->locks = realloc(c->locks, (size_t)c->size * sizeof(zkl_lock *));
-	}
-	EXPECT_RC(zkl_lock_new(c->session, path, &options, &c->locks[c->count], NULL), ZKL_OK);
-	return zkl_lock_start(c->locks[c->count++], ZKL_FOREVER, reterr);
-}
-
-static void crowd_free(crowd *c)
-{
-	for (int i = 0; i < c->count; i++)
-		zkl_lock_free(c->locks[i]);
-	EXPECT_RC(zkl_session_close(c->session, ENOUGH_MS), ZKL_OK);
-	free(c->locks);
-	free(c);
-}
 
 static bool is_connected(zkl_session *s)
 {
