@@ -309,13 +309,14 @@ static void move_client(zkl_session *s, char *found)
 	world_log(s, 5, "moved", "other addresses were found, going on there", s->servers.list[0].host);
 }
 
+/* There is no connection. What was found while there was one is used at its end. */
 static void take_addresses(zkl_session *s)
 {
 	char *found = s->found;
 
 	s->found = NULL;
 	s->resolving = s->resolved = false;
-	if (s->hub.link || s->denied) {
+	if (s->denied) {
 		free(found);
 	} else if (!found) {
 		s->retry_ns = boot_ns() + RETRY_NS;
@@ -479,7 +480,7 @@ static void do_what_is_due(zkl_session *s)
 		zkl__hub_refuse(&s->hub, ZKL_ECANCELED);
 		zkl__session_changed(s);
 	}
-	if (s->resolved)
+	if (s->resolved && !s->hub.link)
 		take_addresses(s);
 	if (!s->resolving && boot_ns() >= s->retry_ns)
 		try_again(s);
