@@ -43,7 +43,7 @@ static struct {
 	struct pending       pending[REQUESTS];
 	unsigned             pending_count;
 	char                 sent[2000], told[2000], beats[2000], logged[2000], data[2000];
-	struct zkl__attempt *ready[REQUESTS];
+	struct zkl__source  *ready[REQUESTS];
 	unsigned             ready_count, wakes, rearms;
 	struct words         words;
 	int64_t              session_id;
@@ -153,14 +153,14 @@ static void world_absolute(void *world, const char *directory, const char *name,
 	snprintf(ret, size, "/chroot%s/%s", directory, name);
 }
 
-static void world_ready(void *world, struct zkl__attempt *attempt)
+static void world_ready(void *world, struct zkl__source *source)
 {
 	(void)world;
-	if (attempt->queued || !zkl__attempt_has_event(attempt) || w.ready_count == REQUESTS)
+	if (source->queued || !source->type->has_event(source) || w.ready_count == REQUESTS)
 		return;
-	attempt->queued = true;
-	zkl__attempt_hold(attempt);
-	w.ready[w.ready_count++] = attempt;
+	source->queued = true;
+	source->type->hold(source);
+	w.ready[w.ready_count++] = source;
 }
 
 static void world_log(void *world, int level, const char *id, const char *text, const char *subject)
@@ -215,7 +215,7 @@ static bool begin_handle(int i, int64_t stop_ms, unsigned flags)
 	options.stop_ms = stop_ms;
 	options.flags = flags;
 	w.used[i] = true;
-	return CHECK_INT(zkl__handle_init(&w.handle[i], &w.hub, "/locks/job", &options, 0, NULL), 0);
+	return CHECK_INT(zkl__handle_init(&w.handle[i], &zkl__lock_type, &w.hub, "/locks/job", &options, NULL), 0);
 }
 
 static void end_handle(int i)
@@ -384,17 +384,18 @@ static void deliver(void)
 	struct zkl__delivery delivery;
 
 	while (w.ready_count) {
-		struct zkl__attempt *attempt = w.ready[0];
+		struct zkl__source        *source = w.ready[0];
+		const struct zkl__attempt *attempt = zkl__attempt_of(source);
 
 		w.ready_count--;
 		for (unsigned i = 0; i < w.ready_count; i++)
 			w.ready[i] = w.ready[i + 1];
-		attempt->queued = false;
-		while (zkl__attempt_next_event(attempt, &delivery)) {
+		source->queued = false;
+		while (source->type->next_event(source, &delivery)) {
 			check_grammar(attempt->party.id, delivery.event.type);
 			delivery.on_event(&delivery.event, delivery.user);
 		}
-		zkl__attempt_drop(attempt);
+		source->type->drop(source);
 	}
 }
 
@@ -506,7 +507,7 @@ static void node_says_who_we_are_since_when_and_with_what(void)
 	options.data = "mark=lowest\nmine";
 	options.data_len = 16;
 	w.used[a] = true;
-	CHECK_INT(zkl__handle_init(&w.handle[a], &w.hub, "/locks/job", &options, 0, NULL), 0);
+	CHECK_INT(zkl__handle_init(&w.handle[a], &zkl__lock_type, &w.hub, "/locks/job", &options, NULL), 0);
 	CHECK_INT(start(a, 1000), 0);
 	CHECK_STR(w.data, "zklock 1\nid=web1:0 backup\nhost=web1\npid=0\nprogram=backup\nsince=1767225600000\n\n"
 	                  "mark=lowest\nmine");
@@ -613,7 +614,7 @@ static void no_event_without_a_callback(void)
 	begin();
 	end_handle(a);
 	w.used[a] = true;
-	CHECK_INT(zkl__handle_init(&w.handle[a], &w.hub, "/locks/job", NULL, 0, NULL), 0);
+	CHECK_INT(zkl__handle_init(&w.handle[a], &zkl__lock_type, &w.hub, "/locks/job", NULL, NULL), 0);
 	start(a, ZKL_FOREVER);
 	answer("create ok ours#5");
 	answer("list #5");
@@ -1447,11 +1448,11 @@ static void stop_time_of_more_than_a_quarter_is_refused(void)
 
 	begin_apart();
 	options.stop_ms = 6001;
-	CHECK_INT(zkl__handle_init(&handle, &w.hub, "/x", &options, 0, &error), ZKL_EINVAL);
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
 	CHECK_STR(error.message,
 	          "zkl_options.stop_ms is 6001, at most 6000 (a quarter of the session timeout) fits the lease");
 	options.stop_ms = -1;
-	CHECK_INT(zkl__handle_init(&handle, &w.hub, "/x", &options, 0, &error), ZKL_EINVAL);
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
 	finish();
 }
 
@@ -1479,19 +1480,19 @@ static void options_that_make_no_sense_are_refused(void)
 
 	begin_apart();
 	options.size = 8;
-	CHECK_INT(zkl__handle_init(&handle, &w.hub, "/x", &options, 0, &error), ZKL_EINVAL);
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
 	CHECK(strstr(error.message, "zkl_options.size") && strstr(error.message, "ZKL_OPTIONS_INIT"));
 	options = (zkl_options)ZKL_OPTIONS_INIT;
 	options.flags = 2;
-	CHECK_INT(zkl__handle_init(&handle, &w.hub, "/x", &options, 0, &error), ZKL_EINVAL);
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
 	options.flags = 0;
 	options.data = data;
 	options.data_len = 1001;
-	CHECK_INT(zkl__handle_init(&handle, &w.hub, "/x", &options, 0, &error), ZKL_EINVAL);
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
 	CHECK_STR(error.message, "zkl_options.data_len is 1001, at most 1000 is possible");
 	options.data = NULL;
 	options.data_len = 1;
-	CHECK_INT(zkl__handle_init(&handle, &w.hub, "/x", &options, 0, &error), ZKL_EINVAL);
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
 	finish();
 }
 

@@ -10,7 +10,7 @@
  *     find ok owner=76
  *
  * A result is ok, no-node, exists, denied, unknown or refused. A child is "#5" (ours, or a stranger's if we have none with that
- * number), "ours#5", "latch#5" (of another kind), "long#5" (with a name too long), "over" (its number ran over), or its name. */
+ * number), "ours#5", "kazoo#5" (a foreign one), "latch#5" (a candidate), "long#5" (with a name too long), "over" (its number ran over), or its name. */
 
 #include "check.h"
 
@@ -32,12 +32,14 @@ static inline void words_name(struct words *words, char name[WORDS_NAME], const 
 	int64_t     sequence = hash ? atoll(hash + 1) : -1;
 	char        prefix[ZKL__NAME_MAX];
 
-	zkl__queue_prefix(uuid, prefix);
+	zkl__queue_prefix(ZKL__KIND_LOCK, uuid, prefix);
 	if (strncmp(word, "ours#", 5) == 0) {
 		snprintf(name, WORDS_NAME, "%s%010" PRId64, prefix, sequence);
 		snprintf(words->mine[words->mine_count++ % 32], 64, "%.63s", name);
 	} else if (strncmp(word, "latch#", 6) == 0) {
 		snprintf(name, WORDS_NAME, "_c_00000000-0000-4000-8000-000000000000-latch-%010" PRId64, sequence);
+	} else if (strncmp(word, "kazoo#", 6) == 0) {
+		snprintf(name, WORDS_NAME, "00000000000040008000000000000000__lock__%010" PRId64, sequence);
 	} else if (strncmp(word, "long#", 5) == 0) {
 		snprintf(name, WORDS_NAME, "%0140d%010" PRId64, 7, sequence);
 	} else if (strcmp(word, "over") == 0) {
@@ -110,7 +112,7 @@ static inline void words_reply(struct words *words, struct zkl__reply *reply, st
 		list[i] = names[i];
 	reply->queue.own_sequence = -1;
 	if (reply->op == ZKL__LIST && reply->result == ZKL__DONE)
-		zkl__queue_look(&reply->queue, list, count, uuid);
+		zkl__queue_look(&reply->queue, list, count, ZKL__KIND_LOCK, uuid);
 	if (reply->op == ZKL__CREATE && count)
 		snprintf(reply->name, sizeof reply->name, "%.127s", names[0]);
 	if ((reply->op == ZKL__CREATE || reply->op == ZKL__FIND) && !reply->czxid && reply->result == ZKL__DONE)
