@@ -39,7 +39,7 @@ public final class CuratorPeer {
 		return Long.parseLong(path.substring(path.length() - 10));
 	}
 
-	/** What is done under the lock: to be alone there, and to be seen there. */
+	/** What is done in a grant: to be alone there, and to be seen there. */
 	private static final class Resource {
 		private final FileChannel held;
 		private final FileOutputStream log;
@@ -62,6 +62,17 @@ public final class CuratorPeer {
 			Thread.sleep(ThreadLocalRandom.current().nextInt(mostMs + 1));
 			alone.release();
 		}
+
+		void intrude() throws Exception {
+			say(held.tryLock() == null ? "failed" : "intruding");
+		}
+	}
+
+	private interface Recipe {
+		/** Gets it, uses it, lets go. */
+		void grant(int mostMs) throws Exception;
+
+		void obey(String command) throws Exception;
 	}
 
 	private static final class Mutex extends InterProcessMutex {
@@ -92,44 +103,29 @@ public final class CuratorPeer {
 		}
 	}
 
-	private static final class LockPeer {
+	private static final class Lock implements Recipe {
 		private final Mutex mutex;
 		private final Resource resource;
-		private volatile boolean stopping;
-		private Thread working;
 
-		LockPeer(CuratorFramework client, String path, String id, String folder) throws Exception {
+		Lock(CuratorFramework client, String path, Resource resource) {
 			mutex = new Mutex(client, path);
-			resource = new Resource(folder, id);
+			this.resource = resource;
 		}
 
-		private void grants(int mostMs) {
-			try {
-				while (!stopping) {
-					mutex.acquire();
-					resource.use(sequence(mutex.node()), mutex.token(), mostMs);
-					mutex.release();
-				}
-				say("stopped");
-			} catch (Exception e) {
-				say("failed " + e);
-				end(1);
-			}
+		@Override
+		public void grant(int mostMs) throws Exception {
+			mutex.acquire();
+			resource.use(sequence(mutex.node()), mutex.token(), mostMs);
+			mutex.release();
 		}
 
-		void obey(String[] words) throws Exception {
-			switch (words[0]) {
-			case "grants":
-				working = new Thread(() -> grants(Integer.parseInt(words[1])));
-				working.start();
-				break;
-			case "stop":
-				stopping = true;
-				working.join();
-				break;
+		@Override
+		public void obey(String command) throws Exception {
+			switch (command) {
 			case "acquire":
 				mutex.acquire();
-				say("held " + sequence(mutex.node()) + " " + mutex.token() + " " + System.nanoTime());
+				long now = System.nanoTime();
+				say("held " + sequence(mutex.node()) + " " + mutex.token() + " " + now);
 				break;
 			case "release":
 				mutex.release();
@@ -142,24 +138,44 @@ public final class CuratorPeer {
 				say("holder " + mutex.holder());
 				break;
 			default:
-				throw new IllegalArgumentException(words[0]);
+				throw new IllegalArgumentException(command);
 			}
 		}
 	}
 
-	private static final class LatchPeer implements LeaderLatchListener {
-		private final LeaderLatch latch;
+	private static final class Latch implements Recipe, LeaderLatchListener {
+		private final CuratorFramework client;
+		private final String path;
+		private final String id;
+		private final Resource resource;
+		private LeaderLatch latch;
 
-		LatchPeer(CuratorFramework client, String path, String id) {
+		Latch(CuratorFramework client, String path, String id, Resource resource) {
+			this.client = client;
+			this.path = path;
+			this.id = id;
+			this.resource = resource;
 			latch = new LeaderLatch(client, path, id);
-			// In the very thread that has just made it the leader.
-			latch.addListener(this, Runnable::run);
+		}
+
+		private long token() throws Exception {
+			return client.checkExists().forPath(path).getCzxid() + sequence(latch.getLastPathIsLeader());
+		}
+
+		@Override
+		public void grant(int mostMs) throws Exception {
+			// One that was closed does not start again.
+			latch = new LeaderLatch(client, path, id);
+			latch.start();
+			latch.await();
+			resource.use(sequence(latch.getLastPathIsLeader()), token(), mostMs);
+			latch.close();
 		}
 
 		@Override
 		public void isLeader() {
 			long now = System.nanoTime();
-			say("elected " + now);
+			say("elected " + sequence(latch.getLastPathIsLeader()) + " 0 " + now);
 		}
 
 		@Override
@@ -168,11 +184,18 @@ public final class CuratorPeer {
 			say("deposed " + now);
 		}
 
-		void obey(String[] words) throws Exception {
-			switch (words[0]) {
+		@Override
+		public void obey(String command) throws Exception {
+			switch (command) {
 			case "start":
+				// In the very thread that has just made it the leader.
+				latch.addListener(this, Runnable::run);
 				latch.start();
 				say("started");
+				break;
+			case "close":
+				latch.close();
+				say("closed");
 				break;
 			case "participants":
 				List<String> all = new ArrayList<>();
@@ -185,21 +208,46 @@ public final class CuratorPeer {
 				Participant leader = latch.getLeader();
 				say("leader " + (leader.isLeader() ? leader.getId() : "nobody"));
 				break;
-			case "epoch":
-				say("epoch " + sequence(latch.getLastPathIsLeader()));
-				break;
-			case "close":
-				latch.close();
-				say("closed");
-				break;
 			default:
-				throw new IllegalArgumentException(words[0]);
+				throw new IllegalArgumentException(command);
 			}
 		}
 	}
 
-	private interface Peer {
-		void obey(String[] words) throws Exception;
+	private static volatile boolean stopping;
+
+	private static void takeTurns(Recipe recipe, int mostMs) {
+		try {
+			while (!stopping) {
+				recipe.grant(mostMs);
+			}
+			say("stopped");
+		} catch (Exception e) {
+			say("failed " + e);
+			end(1);
+		}
+	}
+
+	private static void obey(Recipe recipe, Resource resource, BufferedReader commands) throws Exception {
+		Thread working = null;
+		for (String line = commands.readLine(); line != null && !line.equals("quit"); line = commands.readLine()) {
+			String[] words = line.split(" ");
+			switch (words[0]) {
+			case "grants":
+				working = new Thread(() -> takeTurns(recipe, Integer.parseInt(words[1])));
+				working.start();
+				break;
+			case "stop":
+				stopping = true;
+				working.join();
+				break;
+			case "intrude":
+				resource.intrude();
+				break;
+			default:
+				recipe.obey(words[0]);
+			}
+		}
 	}
 
 	public static void main(String[] arguments) {
@@ -208,20 +256,15 @@ public final class CuratorPeer {
 			CuratorFramework client = CuratorFrameworkFactory.builder()
 				.connectString(arguments[1]).sessionTimeoutMs(sessionMs).connectionTimeoutMs(sessionMs)
 				.retryPolicy(new RetryForever(100)).build();
+			Resource resource = new Resource(arguments[5], arguments[4]);
 			client.start();
 			client.blockUntilConnected();
-			Peer peer = arguments[0].equals("latch")
-				? new LatchPeer(client, arguments[3], arguments[4])::obey
-				: new LockPeer(client, arguments[3], arguments[4], arguments[5])::obey;
+			Recipe recipe = arguments[0].equals("latch")
+				? new Latch(client, arguments[3], arguments[4], resource)
+				: new Lock(client, arguments[3], resource);
 			say("ready " + ProcessHandle.current().pid());
-			BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
-			for (String line = commands.readLine(); line != null; line = commands.readLine()) {
-				if (line.equals("quit")) {
-					client.close();
-					break;
-				}
-				peer.obey(line.split(" "));
-			}
+			obey(recipe, resource, new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII)));
+			client.close();
 			end(0);
 		} catch (Exception e) {
 			say("failed " + e);

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kazoo as a contender: kazoo_peer.py lock SERVERS SESSION_MS PATH ID FOLDER
+"""kazoo as a contender: kazoo_peer.py lock|blind SERVERS SESSION_MS PATH ID FOLDER
 
 Commands come as lines on standard input, answers and events go as lines to standard output; peers.py has the list. Moments
-are CLOCK_MONOTONIC. The end of standard input is the end."""
+are CLOCK_MONOTONIC. The end of standard input is the end.
+
+`blind` is a lock without the option for foreign names."""
 
 import fcntl
 import os
@@ -24,7 +26,7 @@ def sequence(node):
 
 
 class Resource:
-    """What is done under the lock: to be alone there, and to be seen there."""
+    """What is done in a grant: to be alone there, and to be seen there."""
 
     def __init__(self, folder, name):
         self.name = name
@@ -42,14 +44,19 @@ class Resource:
         time.sleep(random.randint(0, most_ms) / 1000)
         fcntl.lockf(self.held, fcntl.LOCK_UN)
 
+    def intrude(self):
+        fcntl.lockf(self.held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        say("intruding")
+
 
 class Peer:
-    def __init__(self, servers, session_ms, path, name, folder):
+    def __init__(self, recipe, servers, session_ms, path, name, folder):
         self.path = path
         self.client = KazooClient(servers, timeout=int(session_ms) / 1000)
         self.client.start()
-        # Without the pattern it would not see zklock's nodes, and hold beside them.
-        self.lock = self.client.Lock(path, name, extra_lock_patterns=["-lock-"])
+        # Without the pattern it does not see zklock's nodes, and holds beside them.
+        patterns = [] if recipe == "blind" else ["-lock-"]
+        self.lock = self.client.Lock(path, name, extra_lock_patterns=patterns)
         self.resource = Resource(folder, name)
         self.stopping = False
         self.working = None
@@ -76,6 +83,9 @@ class Peer:
     def stop(self):
         self.stopping = True
         self.working.join()
+
+    def intrude(self):
+        self.resource.intrude()
 
     def acquire(self):
         self.lock.acquire()
@@ -105,4 +115,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    main(sys.argv[2:])
+    main(sys.argv[1:])

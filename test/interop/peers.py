@@ -2,20 +2,31 @@
 """The contenders of the interoperation tests: how they are started, told what to do, heard, and killed.
 
 ZKLOCK_PEER          our contender, zklock_peer
+ZKLOCK_PEER_NAIVE    the same on a library that takes reads for proofs, to see tests fail
 ZKLOCK_PEER_CLASSES  where CuratorPeer.class is
-ZKLOCK_TEST_SERVERS  "127.0.0.1:port,..." of a running ensemble
 
-All are started with the same arguments, take the same commands as lines and answer in lines:
+All are started with the same arguments, take the same commands as lines and answer in lines (NS: when, by CLOCK_MONOTONIC):
 
-    ready PID                               first of all, once it is connected (zklock: at once)
-    grants MS                               goes on acquiring, holding for up to MS, releasing; no answer
-    stop         -> stopped                 after the grant under way
-    acquire      -> held SEQUENCE TOKEN NS  NS: when, by CLOCK_MONOTONIC
+    ready PID                                     first of all, once it is connected (zklock: at once)
+    grants MS                                     goes on getting it, using it for up to MS, letting go; no answer
+    stop         -> stopped                       after the grant under way
+    intrude      -> intruding                     uses what the grants are for, without one
+    quit                                          ends the session and the process
+    failed WHAT, overlap SEQUENCE TOKEN           at any time; the process has ended
+
+    acquire      -> held SEQUENCE TOKEN NS        of locks
     release      -> released
     participants -> participants N
     holder       -> holder ID
-    quit                                    ends the session and the process
-    failed WHAT, overlap SEQUENCE TOKEN     at any time; the process has ended
+
+    start        -> started                       of elections
+    close        -> closed
+    participants -> participants ID...            Curator
+    leader       -> leader ID                     zklock: and epoch, and how many wait
+    elected SEQUENCE TOKEN NS, deposed NS         at any time
+
+    watch        -> no NS                         zklock: once check() has said no: the last yes
+    beats N      -> beaten                        zklock: after N heartbeats
 
 A peer of this machine runs the distribution's Curator or kazoo; one of trixie is the same program in a container with
 trixie's, which shares this machine's network, processes and the test's folder."""
@@ -25,16 +36,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "ensemble"))
-import image  # pylint: disable=wrong-import-position
-
-SERVERS = os.environ["ZKLOCK_TEST_SERVERS"]
-TICK_S = int(os.environ.get("ZKLOCK_TEST_TICK_MS") or 500) / 1000
-# What takes longer hangs. Nothing here waits so long for something that is expected.
-PATIENCE = 60.0
+sys.path[:0] = [os.path.join(HERE, "..", each) for each in ("ensemble", "commands")]
+# pylint: disable=wrong-import-position
+import image
+from support import PATIENCE, SERVERS, wait_for
 
 JARS = "/usr/share/java/"
 # A compiler that starts fast, a small heap, and no file left behind by a kill.
@@ -43,23 +50,11 @@ JAVA = ["java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-
 CLASS_PATH = ":".join((os.environ["ZKLOCK_PEER_CLASSES"], JARS + "curator-recipes.jar", JARS + "slf4j-nop.jar"))
 PROGRAMS = {
     "zklock": [os.environ["ZKLOCK_PEER"]],
+    "naive": [os.environ["ZKLOCK_PEER_NAIVE"]],
     "curator": JAVA + [CLASS_PATH, "CuratorPeer"],
     # The distribution's Python, which is the one that has its kazoo.
     "kazoo": ["/usr/bin/python3", "-B", os.path.join(HERE, "kazoo_peer.py")],
 }
-KINDS = ("curator", "kazoo", "curator-trixie", "kazoo-trixie")
-
-
-def wait_for(condition, what, patience=PATIENCE):
-    """Until condition() is true; returns what it gave."""
-    end = time.monotonic() + patience
-    while True:
-        found = condition()
-        if found:
-            return found
-        if time.monotonic() > end:
-            raise AssertionError("waited %.1f s in vain: %s" % (patience, what))
-        time.sleep(0.01)
 
 
 def in_container(program, folder):
@@ -74,10 +69,10 @@ def in_container(program, folder):
 class Peer:
     """A process of one contender."""
 
-    def __init__(self, kind, name, path, folder, recipe="lock", session_ms=2000):
+    def __init__(self, kind, name, recipe, path, folder, session_ms, servers=SERVERS):
         self.kind, self.name = kind, name
         program, _, suite = kind.partition("-")
-        command = PROGRAMS[program] + [recipe, SERVERS, str(session_ms), path, name, folder]
+        command = PROGRAMS[program] + [recipe, servers, str(session_ms), path, name, folder]
         if suite:
             command = in_container(command, folder)
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -114,10 +109,7 @@ class Peer:
 
     def hear(self, word, patience=PATIENCE):
         def heard():
-            found = self.heard(word)
-            if found is None:
-                self.check_alive()
-            return found
+            return self.heard(word) or self.check_alive()
         return wait_for(heard, "%s says '%s'" % (self, word), patience)[1:]
 
     def ask(self, command, answer=None, patience=PATIENCE):
@@ -130,9 +122,16 @@ class Peer:
 
     def check_alive(self):
         """None ends by itself, and a Curator or kazoo that fails is as bad as ours."""
-        if not self.killed and (self.process.poll() is not None):
+        if not self.killed and self.process.poll() is not None:
             self.reader.join(PATIENCE)
             raise AssertionError("%s ended with status %d" % (self, self.process.returncode))
+
+    def end(self):
+        """Its status, once it has ended by itself."""
+        self.killed = True
+        self.process.wait(PATIENCE)
+        self.reader.join(PATIENCE)
+        return self.process.returncode
 
     def kill(self):
         self.killed = True
