@@ -26,6 +26,10 @@ class Contest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, True)
         self.peers = []
         self.started = 0
+        self.log = open(os.path.join(self.folder, "grants"), "a+", encoding="ascii")
+        self.addCleanup(self.log.close)
+        self.unfinished = ""
+        self.granted = []
 
     def start(self, kind, recipe="lock", servers=SERVERS):
         self.started += 1
@@ -36,12 +40,11 @@ class Contest(unittest.TestCase):
 
     def grants(self):
         """(name, sequence, token) of every grant so far, in the order in which they were written in the grant."""
-        try:
-            with open(os.path.join(self.folder, "grants"), encoding="ascii") as file:
-                words = [line.split() for line in file if line.endswith("\n")]
-        except FileNotFoundError:
-            return []
-        return [(name, int(sequence), int(token)) for name, sequence, token in words]
+        lines = self.log.read().split("\n")
+        lines[0] = self.unfinished + lines[0]
+        self.unfinished = lines.pop()
+        self.granted += [(name, int(sequence), int(token)) for name, sequence, token in map(str.split, lines)]
+        return self.granted
 
     def count(self, kind=""):
         return sum(name.startswith(kind) for name, _, _ in self.grants())

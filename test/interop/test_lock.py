@@ -53,16 +53,24 @@ class Container(Contest):
         super().setUp()
         self.ours, self.theirs = (self.start(kind).wait_ready() for kind in ("zklock", self.other))
 
-    def turn(self, peer):
-        epoch, token, _ = map(int, peer.ask("acquire", "held"))
-        peer.ask("release", "released")
-        return epoch, token
+    def turns(self, *peers):
+        """(epoch, token) of each. Somebody is there from the first turn to the last, so that the directory stays."""
+        found = []
+        for i, peer in enumerate(peers):
+            if i == 0:
+                peer.tell("acquire")
+            found.append(tuple(map(int, peer.hear("held")[:2])))
+            if i + 1 < len(peers):
+                peers[i + 1].tell("acquire")
+                wait_for(lambda: len(zkwire.children(SERVERS, self.path)) == 2, "the next one waits")
+            peer.ask("release", "released")
+        return found
 
     def turns_around_the_end(self, *after):
-        before = [self.turn(peer) for peer in (self.theirs, self.ours, self.theirs, self.ours)]
+        before = self.turns(self.theirs, self.ours, self.theirs, self.ours)
         self.assertEqual([epoch for epoch, _ in before], [0, 1, 2, 3])
         wait_for(lambda: not zkwire.exists(SERVERS, self.path), "the idle directory is gone")
-        again = [self.turn(peer) for peer in after]
+        again = self.turns(*after)
         self.assertEqual([epoch for epoch, _ in again], list(range(len(after))))
         tokens = [token for _, token in before + again]
         self.assertEqual(tokens, sorted(set(tokens)))

@@ -16,7 +16,7 @@ from contest import Contest, main
 from support import state_of, wait_for
 
 GRANTS = 1000
-KILLS = 12
+KILLS = 8
 MOST_MS = 3
 
 
