@@ -28,8 +28,8 @@ struct zkl__observer {
 	struct zkl__hub             *hub;
 	struct zkl__observer_options options;
 	unsigned                     references;
-	bool                         closed;               /* nobody listens any more */
-	uint32_t                     last_id;              /* of the newest request: an older one's reply means nothing */
+	bool                         closed;  /* nobody listens any more */
+	uint32_t                     last_id; /* of the newest request: an older one's reply means nothing */
 	char                         node[ZKL__NAME_MAX]; /* the lowest one's; "": not known */
 	int64_t                      directory_czxid;
 	uint32_t                     contenders;

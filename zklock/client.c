@@ -309,7 +309,7 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
 static const struct ACL_vector *acl(const struct zkl__client *client, enum zkl__kind kind)
 {
 	/* ZOO_PERM_ALL and ZOO_PERM_READ, which are no constants in C. */
-	static struct ACL all_and_readers[] = {{0x1f, {"auth", ""}}, {0x01, {"world", "anyone"}}};
+	static struct ACL              all_and_readers[] = {{0x1f, {"auth", ""}}, {0x01, {"world", "anyone"}}};
 	static const struct ACL_vector readable = {2, all_and_readers};
 
 	if (!client->options.auth)

@@ -763,8 +763,9 @@ const char *zkl__state_name(enum zkl__state state)
 
 const char *zkl__op_name(enum zkl__op op)
 {
-	static const char *const names[] = {"?",     "create",     "list", "make-path", "sync",   "barrier", "find",
-	                                    "watch", "watch-mark", "mark", "prove",     "delete", "read", "read-watch", "list-watch", "find-watch"};
+	static const char *const names[] = {"?",    "create",     "list",       "make-path", "sync",  "barrier",
+	                                    "find", "watch",      "watch-mark", "mark",      "prove", "delete",
+	                                    "read", "read-watch", "list-watch", "find-watch"};
 
 	return names[op];
 }

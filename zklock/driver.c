@@ -14,18 +14,17 @@
 #define LOG_WARN_LEVEL  4
 #define LOG_INFO_LEVEL  6
 
-const struct zkl__handle_type zkl__lock_type = {.kind = ZKL__KIND_LOCK,
-                                                .option_flags = ZKL_NO_REQUEUE,
-                                                .stop = "stop, then release it"};
+const struct zkl__handle_type zkl__lock_type = {
+	.kind = ZKL__KIND_LOCK, .option_flags = ZKL_NO_REQUEUE, .stop = "stop, then release it"};
 const struct zkl__handle_type zkl__election_type = {.kind = ZKL__KIND_ELECTION,
                                                     .contender_flags = ZKL__CONTENDER_NO_MARK,
                                                     .option_flags = ZKL_NO_REQUEUE | ZKL_OBSERVE,
                                                     .stop = "stop, then resign"};
 
-static const struct zkl__party_type attempt_type;
+static const struct zkl__party_type  attempt_type;
 static const struct zkl__source_type event_type;
-static void                         input(struct zkl__attempt *a, enum zkl__input_type type);
-static void                         step(struct zkl__attempt *a, struct zkl__input *in);
+static void                          input(struct zkl__attempt *a, enum zkl__input_type type);
+static void                          step(struct zkl__attempt *a, struct zkl__input *in);
 
 static void say(const struct zkl__attempt *a, int level, const char *id, const char *text, const char *subject)
 {
@@ -635,7 +634,8 @@ int zkl__handle_init(struct zkl__handle *h, const struct zkl__handle_type *type,
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_options.size is %zu, not %zu: use ZKL_OPTIONS_INIT",
 		                  options->size, sizeof *options);
 	if (options->flags & ~type->option_flags)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_options.flags has bits that are not possible here: %#x",
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "zkl_options.flags has bits that are not possible here: %#x",
 		                  options->flags & ~type->option_flags);
 	if (options->data_len && !options->data)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_options.data is NULL, but data_len %zu",
@@ -772,12 +772,12 @@ void zkl__handle_pin(struct zkl__handle *h)
 bool zkl__handle_unpin(struct zkl__handle *h)
 {
 	struct zkl__attempt *a = h->attempt;
-	bool                 let_go = a->let_go;
+	bool                 released = a->let_go;
 
-	a->pinned = a->let_go = false;
-	if (let_go)
+	a->pinned = false;
+	if (released)
 		zkl__handle_release(h);
-	return let_go;
+	return released;
 }
 
 int64_t zkl__handle_check(struct zkl__handle *h, uint64_t token)

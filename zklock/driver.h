@@ -55,21 +55,21 @@ struct zkl__attempt {
 	uint64_t              token, epoch; /* of the grant; 0: none yet */
 	int64_t               zxid, session_id;
 	/* Towards the owner. */
-	bool                 accepted; /* the owner knows of the grant, so that only it can let go */
-	bool                 over;     /* code says how it ended; the contender may still be leaving */
-	bool                 done;     /* nothing of ours is left */
-	bool                 lost;     /* the grant was lost */
-	bool                 pinned;   /* the owner works: its node stays also when it is let go of */
-	bool                 let_go;   /* that was done while it was pinned */
-	int                  code, zk_code;
-	const char          *text, *why_lost;
-	unsigned             events;       /* ZKL__TELL_OF_*, to be delivered */
-	bool                 told_granted; /* the GRANTED event was delivered */
-	bool                 suspended, told_suspended;
-	uint32_t             ahead;
-	bool                 deferred; /* a try that waits for the end of the attempt before it */
-	uint32_t             number;   /* 1, 2, ... of the handle */
-	char                 path[];
+	bool        accepted; /* the owner knows of the grant, so that only it can let go */
+	bool        over;     /* code says how it ended; the contender may still be leaving */
+	bool        done;     /* nothing of ours is left */
+	bool        lost;     /* the grant was lost */
+	bool        pinned;   /* the owner works: its node stays also when it is let go of */
+	bool        let_go;   /* that was done while it was pinned */
+	int         code, zk_code;
+	const char *text, *why_lost;
+	unsigned    events;       /* ZKL__TELL_OF_*, to be delivered */
+	bool        told_granted; /* the GRANTED event was delivered */
+	bool        suspended, told_suspended;
+	uint32_t    ahead;
+	bool        deferred; /* a try that waits for the end of the attempt before it */
+	uint32_t    number;   /* 1, 2, ... of the handle */
+	char        path[];
 };
 
 /* The path must have been checked. ZKL_ENOMEM, ZKL_EINVAL. */

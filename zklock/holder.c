@@ -61,9 +61,9 @@ static void on_listed(struct query *q, const struct zkl__reply *reply)
 		return;
 	}
 	if (reply->queue.unreadable || reply->queue.misplaced[0]) {
-		fail(q, ZKL_EPATH, reply->queue.unreadable
-		                           ? "has a contender with a name of more than 127 bytes"
-		                           : "has contenders of the other kind: it is an election's directory");
+		fail(q, ZKL_EPATH,
+		     reply->queue.unreadable ? "has a contender with a name of more than 127 bytes"
+		                             : "has contenders of the other kind: it is an election's directory");
 		return;
 	}
 	q->contenders = reply->queue.contenders;

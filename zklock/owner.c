@@ -4,8 +4,8 @@
 #include "error.h"
 #include "path.h"
 
-int zkl__owner_init(struct zkl__owner *owner, const struct zkl__handle_type *type, zkl_session *session, const char *path,
-                    const zkl_options *options, zkl_error *reterr)
+int zkl__owner_init(struct zkl__owner *owner, const struct zkl__handle_type *type, zkl_session *session,
+                    const char *path, const zkl_options *options, zkl_error *reterr)
 {
 	int r = zkl__lock_path_check(path, zkl__session_chroot(session), reterr);
 

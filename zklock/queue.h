@@ -40,7 +40,7 @@ struct zkl__queue {
 	char     extra[ZKL__NAME_MAX]; /* another one of ours */
 	char     predecessor[ZKL__NAME_MAX];
 	char     lowest[ZKL__NAME_MAX];
-	char     foreign[ZKL__NAME_MAX]; /* some contender that is not named as we name ours */
+	char     foreign[ZKL__NAME_MAX];   /* some contender that is not named as we name ours */
 	char     misplaced[ZKL__NAME_MAX]; /* some contender before us that is one of the other kind */
 };
 

@@ -163,8 +163,8 @@ typedef struct zkl_event {
 	/* 1, 2, ... of this handle; LEADER: 0. Where start() follows release() at once, the ENDED of the attempt before may come between
 	 * the next one's events. */
 	uint32_t         attempt;
-	const zkl_grant *grant; /* GRANTED to LOST, and ENDED after them; else NULL */
-	const zkl_error *error; /* where code < 0; else NULL */
+	const zkl_grant *grant;  /* GRANTED to LOST, and ENDED after them; else NULL */
+	const zkl_error *error;  /* where code < 0; else NULL */
 	const zkl_peer  *leader; /* LEADER; NULL: there is none */
 	uint64_t         spare[4];
 } zkl_event;

@@ -1712,7 +1712,7 @@ int main(int argc, char **argv)
 		TEST(create_that_exists_is_tried_again_three_times_with_another_name),
 		TEST(foreign_contender_blocks_and_is_logged_once),
 		TEST(candidate_in_front_in_a_locks_directory_is_a_clear_error),
-	TEST(children_that_are_no_contenders_are_ignored),
+		TEST(children_that_are_no_contenders_are_ignored),
 		TEST(second_node_of_ours_is_deleted),
 		TEST(contender_with_a_name_too_long_to_watch_fails),
 		TEST(place_lost_before_the_list_is_queued_for_again),
