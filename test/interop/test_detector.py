@@ -42,4 +42,4 @@ class Detector(Contest):
 
 
 if __name__ == "__main__":
-    main("lock")
+    main()
