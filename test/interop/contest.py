@@ -8,11 +8,12 @@ import tempfile
 import unittest
 import uuid
 
-from peers import SERVERS, Peer
-from support import TICK_S, wait_for
+from peers import Peer
+from support import SERVERS, TICK_S, wait_for
+import zkwire
 
 # A killed client's node lasts for the session timeout and a tick; the rest is for a busy machine. What stalls does so for good.
-STALL_S = 2 * TICK_S + 20
+STALL_S = 2 * TICK_S + 40
 
 
 class Contest(unittest.TestCase):
@@ -59,8 +60,11 @@ class Contest(unittest.TestCase):
             for peer in self.peers:
                 peer.check_alive()
             return self.count(who) > before
-        wait_for(progress, "a grant%s after %d; %s" % (who and " of " + who, before, ", ".join(map(str, self.peers))),
-                 self.session_s + STALL_S)
+        try:
+            wait_for(progress, "a grant%s after %d" % (who and " of " + who, before), self.session_s + STALL_S)
+        except AssertionError as stall:
+            raise AssertionError("%s; contenders: %s; queue: %s" % (
+                stall, ", ".join(map(str, self.peers)), zkwire.children(SERVERS, self.path))) from None
 
 
 def main(*recipes):
