@@ -16,12 +16,12 @@ from contest import Contest, main
 from support import TICK_S, state_of, wait_for
 
 GRANTS = 1000
-KILLS = 8
+KILLS = 6
 MOST_MS = 3
 
 
 class Turns(Contest):
-    session_s = 4 * TICK_S  # a kill costs that much
+    session_s = 6 * TICK_S  # a kill costs that much
 
     def join(self, kind):
         self.start(kind).tell("grants %d" % MOST_MS)
