@@ -57,10 +57,10 @@ struct zkl_session {
 	bool                denied;              /* there will be none again: the servers refused the session's auth */
 	bool                resolving, resolved; /* a thread is at it; it has left what it found */
 	char               *found;
-	int64_t             retry_ns; /* when to try again to make a client, or to resolve the names */
-	int                 wake_fd, timer_fd;
-	int64_t             timer_ns; /* what timer_fd is set to */
-	atomic_bool         cancelled;
+	int64_t     retry_ns; /* when to go on to a connection, while there is none and nothing is being resolved */
+	int         wake_fd, timer_fd;
+	int64_t     timer_ns; /* what timer_fd is set to */
+	atomic_bool cancelled;
 
 	pthread_t protocol_thread;
 	bool      awake;    /* it will look at the hub's next time before it sleeps */
@@ -237,7 +237,7 @@ static void look_again_later(zkl_session *s)
 {
 	int64_t wait = zkl__hub_timeout_ns(&s->hub) / 3;
 
-	wait = wait < RETRY_NS ? RETRY_NS : wait > LOOK_NS ? LOOK_NS : wait;
+	wait = s->resolved ? 0 : wait < RETRY_NS ? RETRY_NS : wait > LOOK_NS ? LOOK_NS : wait;
 	s->retry_ns = zkl__servers_are_numeric(&s->servers) ? ZKL__NEVER : boot_ns() + wait;
 }
 
@@ -267,7 +267,9 @@ static void *resolve(void *arg)
 
 	pthread_mutex_lock(&s->mutex);
 	s->found = found;
+	s->resolving = false;
 	s->resolved = true;
+	s->retry_ns = boot_ns();
 	pthread_mutex_unlock(&s->mutex);
 	world_wake(s);
 	zkl__session_drop(s);
@@ -295,38 +297,51 @@ static void use_addresses(zkl_session *s, char *numeric)
 	s->numeric = numeric;
 }
 
-/* There is a client without a connection. It knows the old addresses only, and would try them for ever. */
-static void move_client(zkl_session *s, char *found)
+/* Of a client without a connection: it knows the old addresses only, and would try them for ever. */
+static bool move_client(zkl_session *s, const char *found)
 {
 	bool held = zkl__hub_left_ns(&s->hub, 0) > 0;
 
-	look_again_later(s);
-	if (!zkl__servers_have_new(found, s->numeric) || !zkl__client_move(s->client, found, !held)) {
-		free(found);
-		return;
-	}
-	use_addresses(s, found);
+	if (!zkl__client_move(s->client, found, !held))
+		return false;
 	world_log(s, 5, "moved", "other addresses were found, going on there", s->servers.list[0].host);
+	return true;
 }
 
-/* There is no connection. What was found while there was one is used at its end. */
 static void take_addresses(zkl_session *s)
 {
 	char *found = s->found;
+	bool  is_new = zkl__servers_have_new(found, s->numeric);
 
+	if (is_new && s->client && !move_client(s, found)) {
+		s->retry_ns = boot_ns() + RETRY_NS;
+		return;
+	}
 	s->found = NULL;
-	s->resolving = s->resolved = false;
-	if (s->denied) {
+	s->resolved = false;
+	look_again_later(s);
+	if (is_new)
+		use_addresses(s, found);
+	else
 		free(found);
-	} else if (!found) {
+	if (!s->numeric) {
 		s->retry_ns = boot_ns() + RETRY_NS;
 		world_log(s, 4, "resolve", "no address found, trying again", s->servers.list[0].host);
-	} else if (s->client) {
-		move_client(s, found);
-	} else {
-		use_addresses(s, found);
+	} else if (!s->client) {
 		make_client(s);
 	}
+}
+
+/* The connection broke. What was found while there was one may be old: it is good enough only to add to what is in use, as
+ * names do to the literal addresses beside them. */
+static void go_on_after_break(zkl_session *s)
+{
+	if (s->resolved && zkl__servers_have_new(s->numeric, s->found)) {
+		free(s->found);
+		s->found = NULL;
+		s->resolved = false;
+	}
+	look_again_later(s);
 }
 
 /* At first, before any name is resolved: literal addresses need not wait for names beside them. */
@@ -339,11 +354,20 @@ static void begin_client(zkl_session *s)
 		begin_to_resolve(s);
 }
 
-/* What retry_ns is for. */
-static void try_again(zkl_session *s)
+static bool may_go_on(const zkl_session *s)
+{
+	return !s->hub.link && !s->resolving;
+}
+
+/* When retry_ns has come. */
+static void go_on(zkl_session *s)
 {
 	s->retry_ns = ZKL__NEVER;
-	if (!s->client && s->numeric)
+	if (s->denied)
+		return;
+	if (s->resolved)
+		take_addresses(s);
+	else if (!s->client && s->numeric)
 		make_client(s);
 	else
 		begin_to_resolve(s);
@@ -360,11 +384,10 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 			          "the servers disagree on the session timeout; set them alike", NULL);
 		zkl__hub_link_up(&s->hub, mail->session_id, mail->timeout_ns);
 		zkl__session_changed(s);
-		s->retry_ns = ZKL__NEVER;
 		break;
 	case ZKL__MAIL_DISCONNECTED:
 		zkl__hub_link_down(&s->hub);
-		look_again_later(s);
+		go_on_after_break(s);
 		zkl__session_changed(s);
 		break;
 	case ZKL__MAIL_REPLY:
@@ -414,7 +437,6 @@ static void replace_client(zkl_session *s, enum zkl__mail_type why)
 	if (why == ZKL__MAIL_AUTH_FAILED) {
 		world_log(s, 3, "auth-failed", "the servers refused the session's auth", NULL);
 		s->denied = true;
-		s->retry_ns = ZKL__NEVER;
 		zkl__hub_refuse(&s->hub, ZKL_EACCES);
 	} else if (why == ZKL__MAIL_LOST) {
 		world_log(s, 3, "memory", "out of memory, opening a new session", NULL);
@@ -453,7 +475,7 @@ static void set_timer(zkl_session *s)
 	int64_t           at = zkl__hub_next_ns(&s->hub);
 	struct itimerspec spec = {0};
 
-	if (s->retry_ns < at && !s->resolving)
+	if (s->retry_ns < at && may_go_on(s))
 		at = s->retry_ns;
 	if (at == s->timer_ns)
 		return;
@@ -480,10 +502,8 @@ static void do_what_is_due(zkl_session *s)
 		zkl__hub_refuse(&s->hub, ZKL_ECANCELED);
 		zkl__session_changed(s);
 	}
-	if (s->resolved && !s->hub.link)
-		take_addresses(s);
-	if (!s->resolving && boot_ns() >= s->retry_ns)
-		try_again(s);
+	if (may_go_on(s) && boot_ns() >= s->retry_ns)
+		go_on(s);
 	zkl__hub_timer(&s->hub);
 }
 

@@ -553,9 +553,9 @@ static void moved_session_keeps_its_auth_and_its_view(void)
 	seen led = {0};
 	EXPECT_TRUE(recorder_wait(&first, ZKL_EV_GRANTED, 1, ENOUGH_MS, &led));
 	EXPECT_TRUE(recorder_wait_leader(&seen_leaders, led.token, ENOUGH_MS, NULL));
+	EXPECT_RC(zkl_lock_release(lock, ENOUGH_MS, NULL), ZKL_OK);
 	move(&p, s, PROXY_REFUSING, 0);
 	EXPECT_INT(zkclient_count(observer(), path.text), ZNOAUTH);
-	EXPECT_RC(zkl_lock_release(lock, ENOUGH_MS, NULL), ZKL_OK);
 	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
 	EXPECT_RC(zkl_election_resign(leader, ENOUGH_MS, NULL), ZKL_OK);
 	EXPECT_TRUE(recorder_wait_leader(&seen_leaders, 0, ENOUGH_MS, NULL));
