@@ -26,6 +26,7 @@
 #include "client.h"
 #include "error.h"
 #include "events.h"
+#include "identities.h"
 #include "servers.h"
 #include "session_core.h"
 #include "session_options.h"
@@ -41,16 +42,17 @@ struct waiter {
 };
 
 struct zkl_session {
-	struct zkl__hub     hub;
-	pthread_mutex_t     mutex; /* of all below, and of the hub and all that belongs to it */
-	unsigned            references, generation;
-	unsigned            flags;
-	struct zkl__servers servers;
-	char               *auth, *numeric;
-	int64_t             timeout_ms;
-	zkl_log_fn         *log;
-	void               *log_user;
-	int                 log_level;
+	struct zkl__hub        hub;
+	pthread_mutex_t        mutex; /* of all below, and of the hub and all that belongs to it */
+	unsigned               references, generation;
+	unsigned               flags;
+	struct zkl__servers    servers;
+	char                  *auth, *numeric;
+	struct zkl__identities others;
+	int64_t                timeout_ms;
+	zkl_log_fn            *log;
+	void                  *log_user;
+	int                    log_level;
 
 	struct zkl__client *client; /* NULL: none now */
 	bool                resolving;
@@ -234,6 +236,7 @@ static void make_client(zkl_session *s, char *numeric)
 	struct zkl__client_options options = {.servers = numeric,
 	                                      .chroot = s->servers.chroot,
 	                                      .auth = s->auth,
+	                                      .others = &s->others,
 	                                      .timeout_ms = s->timeout_ms,
 	                                      .now_ns = boot_ns,
 	                                      .wake = client_wake,
@@ -538,6 +541,7 @@ static void free_memory(zkl_session *s)
 	if (s->auth)
 		explicit_bzero(s->auth, strlen(s->auth));
 	free(s->auth);
+	zkl__identities_clear(&s->others);
 	free(s->numeric);
 	free(s);
 }
@@ -630,6 +634,8 @@ static int begin(zkl_session *s, const zkl_session_options *options)
 		if (!s->auth)
 			return ENOMEM;
 	}
+	if (!zkl__identities_parse(&s->others, options->others))
+		return ENOMEM;
 	return start_threads(s);
 }
 

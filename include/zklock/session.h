@@ -43,9 +43,17 @@ typedef struct zkl_session_options {
 	 * heartbeat_ms: while something is held or next in line; 0: T/6. tick_ms: the servers' tickTime; 0: unknown, T/2 is
 	 * assumed. A margin too small for the heartbeat and the tick is ZKL_EINVAL, and the message names the least one. */
 	int64_t margin_ms, heartbeat_ms, tick_ms;
-	/* "digest:user:password"; nodes and directories that the library makes, missing parents too, are then for that identity
-	 * only: make a parent that others share by hand. Keep it off command lines. NULL: none. */
+	/* "digest:user:password". Nodes and directories that the library makes, missing parents too, are then for that identity
+	 * only: make a parent that others share by hand. Keep it off command lines. NULL: none.
+	 * Who may delete a contender is decided by the access list of its directory, and who may wait behind it by its own: a
+	 * waiter reads the node before it. So all contenders of a lock share one identity, or each names the rest in `others`.
+	 * The directory's list has to permit CREATE, READ and DELETE to each; where it does not, attempts end with ZKL_EACCES.
+	 * Without DELETE a released node lives as long as its session does, and that is said by release(), ENDED and the log. */
 	const char *auth;
+	/* More identities that may take the session's locks, as in ZooKeeper's access lists: "digest:user:hash,ip:10.1.0.0/16".
+	 * hash is the base64 of the SHA-1 of "user:password". They may read the nodes, and create, read and delete below the
+	 * directories, that the library makes. Needs auth. NULL: nobody else. */
+	const char *others;
 	const char *name; /* program's name in zkl_peer.id; NULL: the program's own */
 	zkl_log_fn *log;  /* NULL: silent */
 	void       *log_user;
@@ -53,7 +61,7 @@ typedef struct zkl_session_options {
 } zkl_session_options;
 #define ZKL_SESSION_OPTIONS_INIT                                                                                       \
 	{                                                                                                              \
-		sizeof(zkl_session_options), 0, NULL, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 4                         \
+		sizeof(zkl_session_options), 0, NULL, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, 4                   \
 	}
 
 /* No event thread: poll zkl_session_fd() for input, then call zkl_session_process(). */
