@@ -188,6 +188,7 @@ static bool lost(struct zkl__attempt *a, const char *why)
 
 static void done(struct zkl__attempt *a, const struct zkl__action *action)
 {
+	a->not_deleted = action->error;
 	if (action->error)
 		say(a, LOG_ERROR_LEVEL, "not-deleted",
 		    "a node of ours could not be deleted; it lives as long as the session", a->path);
