@@ -13,7 +13,6 @@
 #include <zklock/zklock.h>
 
 #include "node_data.h"
-#include "randomness.h"
 #include "thread.h"
 
 #define PATH_SIZE (ZKL_PATH_MAX + ZKL__NAME_MAX + 2)
@@ -461,10 +460,8 @@ static zhandle_t *open_handle(struct zkl__client *client)
 	zhandle_t *handle;
 
 	zkl__thread_block_signals(&before);
-	zkl__randomness_lend();
 	handle = zookeeper_init2(client->options.servers, on_session, (int)client->options.timeout_ms, NULL, client,
 	                         ZOO_NO_LOG_CLIENTENV, be_silent);
-	zkl__randomness_restore();
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return handle;
 }

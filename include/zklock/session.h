@@ -18,7 +18,8 @@
  * and session limits on each, and T >= 2 ticks (ZooKeeper's default limit).
  *
  * The ZooKeeper client library itself aborts the process where it cannot create a thread, and crashes in most places where
- * it runs out of memory (ZooKeeper 3.8.0: 14 of the first 40 allocations of a new handle). */
+ * it runs out of memory (ZooKeeper 3.8.0: 14 of the first 40 allocations of a new handle). It seeds random() and drand48()
+ * anew whenever it connects: a program that needs a sequence of its own takes random_r() or erand48(). */
 
 #include <zklock/zklock.h>
 
