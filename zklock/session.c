@@ -287,14 +287,20 @@ static void begin_client(zkl_session *s)
 	s->references--;
 	s->resolving = false;
 	s->retry_ns = boot_ns() + RETRY_NS;
+	world_log(s, 3, "client", "no thread to resolve names, trying again", NULL);
 }
 
 /* ---- protocol thread ---------------------------------------------------------------------------------------------------------- */
 
 static void hand_out(zkl_session *s, struct zkl__mail *mail)
 {
+	char text[80];
+
 	switch (mail->type) {
 	case ZKL__MAIL_CONNECTED:
+		snprintf(text, sizeof text, "session %#" PRIx64 ", timeout %" PRId64 " ms", (uint64_t)mail->session_id,
+		         mail->timeout_ns / MS);
+		world_log(s, 6, "connected", text, NULL);
 		if (s->hub.lease.timeout_ns && s->hub.lease.timeout_ns != mail->timeout_ns)
 			world_log(s, 4, "timeout-changed",
 			          "the servers disagree on the session timeout; set them alike", NULL);
@@ -302,6 +308,8 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 		zkl__session_changed(s);
 		break;
 	case ZKL__MAIL_DISCONNECTED:
+		if (s->hub.link)
+			world_log(s, 5, "disconnected", "the connection broke, looking for a server", NULL);
 		zkl__hub_link_down(&s->hub);
 		zkl__session_changed(s);
 		break;

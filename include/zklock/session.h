@@ -27,8 +27,23 @@
 extern "C" {
 #endif
 
-/* level: as of syslog(3), 3 error .. 7 debug. id: stable, to match on. message: one line. Called from library threads and
- * from within calls, with locks held: it must return soon and call nothing of zklock. */
+/* level: as of syslog(3), 3 error .. 7 debug. id: stable, to match on; new ones may come. message: one line, for people. Called
+ * from library threads and from within calls, with locks held: it must return soon and call nothing of zklock.
+ *
+ *   auth-failed      3  the servers refused the session's auth: nothing can be had any more
+ *   client           3  no memory, descriptor or thread for the ZooKeeper client; tried again
+ *   memory           3  out of memory while replies came; the session is opened anew
+ *   not-deleted      3  a node of ours may not be deleted: it keeps others out until the session ends
+ *   lost             4  a grant was lost; the message says which and why
+ *   expired          4  the session is over, a new one is opened
+ *   resolve          4  no name of the servers has an address; tried again
+ *   timeout-changed  4  servers with different session limits or ticks: the lease follows the least of them
+ *   duplicate        4  two nodes of one contender, which must not be: the other one is deleted
+ *   not-watched      4  a holder cannot watch its own node (its access list was changed): only its heartbeat tells of its end
+ *   disconnected     5  the connection broke; what is held is held until its lease ends
+ *   connected        6  with the session's id and timeout
+ *   foreign          6  waiting behind a contender with names of another recipe: does it keep to the same order?
+ *   requeued         6  a waiter lost its place (expiry, node deleted by hand) and went to the tail */
 typedef void zkl_log_fn(int level, const char *id, const char *message, void *user);
 
 typedef struct zkl_session_options {

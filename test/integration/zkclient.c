@@ -246,6 +246,16 @@ int zkclient_make_guarded(zkclient *c, const char *path, const struct ACL_vector
 	return rc;
 }
 
+int zkclient_guard(zkclient *c, const char *path, const struct ACL_vector *acl)
+{
+	int64_t end_ms = now_ms() + PATIENCE_MS;
+	int     rc;
+	do
+		rc = zoo_set_acl(c->handle, path, -1, acl);
+	while (again(c, rc, end_ms));
+	return rc;
+}
+
 int zkclient_make_directory(zkclient *c, const char *path)
 {
 	char *part = strdup(path);

@@ -37,6 +37,8 @@ int zkclient_read_once(zkclient *c, const char *path);
 int zkclient_create(zkclient *c, const char *path, const void *data, int len, int flags, char *created, int size);
 /* A directory with an access list of its own; its parent must be there. */
 int zkclient_make_guarded(zkclient *c, const char *path, const struct ACL_vector *acl);
+/* Gives a node another access list. */
+int zkclient_guard(zkclient *c, const char *path, const struct ACL_vector *acl);
 /* With all parents; those that exist stay as they are. */
 int zkclient_make_directory(zkclient *c, const char *path);
 int zkclient_set(zkclient *c, const char *path, const void *data, int len);
