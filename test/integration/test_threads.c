@@ -20,6 +20,40 @@ static struct {
 	atomic_int       granted, calls[10], wrong;
 } storm;
 
+/* Attempts of one handle may follow each other so closely that their events mix. Each ends once, and the callbacks of a session
+ * come one at a time. */
+typedef struct hearer {
+	atomic_int *inside; /* of the session */
+	uint32_t    ended[1 << 16];
+	int         events, wrong;
+} hearer;
+
+static void hear(const zkl_event *ev, void *user)
+{
+	hearer *h = user;
+	if (atomic_fetch_add(h->inside, 1) != 0)
+		h->wrong++;
+	h->events++;
+	if (ev->type == ZKL_EV_ENDED && h->ended[ev->attempt % (1 << 16)]++ != 0)
+		h->wrong++;
+	atomic_fetch_sub(h->inside, 1);
+}
+
+static hearer *hearer_new(atomic_int *inside)
+{
+	hearer *h = calloc(1, sizeof *h);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(h);
+	h->inside = inside;
+	return h;
+}
+
+static void hearer_free(hearer *h)
+{
+	EXPECT_TRUE(h->events > 0);
+	EXPECT_INT(h->wrong, 0);
+	free(h);
+}
+
 /* Which results a call may have while others do as they like with the same handle. */
 static void expect_one_of(int rc, const int *possible)
 {
@@ -95,23 +129,38 @@ static void *call_all_the_time(void *number)
 	return NULL;
 }
 
+static zkl_session *open_connected(void)
+{
+	zkl_session *s = session_open(all_servers(), SESSION_MS);
+	EVENTUALLY(session_timeout_ms(s) > 0, ENOUGH_MS);
+	return s;
+}
+
 static void all_calls_from_all_threads_at_once(void)
 {
-	lock_path path = new_path(), office = new_path();
-	recorder  events[LOCKS], office_events[2];
-	pthread_t threads[THREADS];
-	unsigned  numbers[THREADS];
+	lock_path  path = new_path(), office = new_path();
+	hearer    *events[LOCKS], *office_events[2];
+	atomic_int inside[SESSIONS];
+	pthread_t  threads[THREADS];
+	unsigned   numbers[THREADS];
 	storm.path = path.text;
 	storm.office = office.text;
 	for (int i = 0; i < SESSIONS; i++)
-		storm.s[i] = session_open(all_servers(), SESSION_MS);
+		storm.s[i] = open_connected();
+	for (int i = 0; i < SESSIONS; i++)
+		atomic_init(&inside[i], 0);
 	for (int i = 0; i < LOCKS; i++) {
-		events[i] = (recorder)RECORDER("in the storm");
-		storm.locks[i] = lock_new(storm.s[i % SESSIONS], path.text, &events[i]);
+		zkl_options options = ZKL_OPTIONS_INIT;
+		options.on_event = hear;
+		options.user = events[i] = hearer_new(&inside[i % SESSIONS]);
+		EXPECT_RC(zkl_lock_new(storm.s[i % SESSIONS], path.text, &options, &storm.locks[i], NULL), ZKL_OK);
 	}
 	for (int i = 0; i < 2; i++) {
-		office_events[i] = (recorder)RECORDER("stands in the storm");
-		storm.elections[i] = election_new(storm.s[i], office.text, ZKL_OBSERVE, &office_events[i]);
+		zkl_options options = ZKL_OPTIONS_INIT;
+		options.flags = ZKL_OBSERVE;
+		options.on_event = hear;
+		options.user = office_events[i] = hearer_new(&inside[i % SESSIONS]);
+		EXPECT_RC(zkl_election_new(storm.s[i], office.text, &options, &storm.elections[i], NULL), ZKL_OK);
 	}
 	for (int i = 0; i < THREADS; i++) {
 		numbers[i] = (unsigned)i;
@@ -141,9 +190,9 @@ static void all_calls_from_all_threads_at_once(void)
 		EXPECT_RC(zkl_session_close(storm.s[i], ENOUGH_MS), ZKL_OK);
 	EXPECT_INT(zkclient_count(observer(), path.text) + zkclient_count(observer(), office.text), 0);
 	for (int i = 0; i < LOCKS; i++)
-		recorder_free(&events[i]);
+		hearer_free(events[i]);
 	for (int i = 0; i < 2; i++)
-		recorder_free(&office_events[i]);
+		hearer_free(office_events[i]);
 }
 
 /* Handles come and go beside the work of others. */
@@ -169,7 +218,7 @@ static void handles_come_and_go_in_all_threads(void)
 	atomic_store(&storm.stop, false);
 	atomic_store(&storm.granted, 0);
 	atomic_store(&storm.wrong, 0);
-	storm.s[0] = session_open(all_servers(), SESSION_MS);
+	storm.s[0] = open_connected();
 	for (int i = 0; i < THREADS; i++)
 		CU_ASSERT_FATAL(pthread_create(&threads[i], NULL, come_and_go, &path) == 0);
 	for (int64_t end_ms = now_ms() + rounds(3000, 60000); now_ms() < end_ms;)
