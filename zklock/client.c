@@ -37,8 +37,9 @@ struct operation {
 
 struct zkl__client {
 	struct zkl__client_options options;
-	zhandle_t                 *handle;
-	pthread_mutex_t            mutex; /* of all below */
+	zhandle_t                 *handle;  /* NULL: there was no memory for another one */
+	clientid_t                 session; /* as last told by a server; on a thread of the client */
+	pthread_mutex_t            mutex;   /* of all below */
 	struct zkl__mail          *first, **last;
 	struct operation          *operations;
 	atomic_bool                mail_lost;
@@ -303,8 +304,12 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
 	                                                             : ZKL__MAIL_DISCONNECTED);
 	if (!mail)
 		return;
-	mail->session_id = zoo_client_id(handle)->client_id;
-	mail->timeout_ns = (int64_t)zoo_recv_timeout(handle) * 1000000;
+	if (state == ZOO_CONNECTED_STATE) {
+		client->session = *zoo_client_id(handle);
+		client->options.timeout_ms = zoo_recv_timeout(handle);
+	}
+	mail->session_id = client->session.client_id;
+	mail->timeout_ns = client->options.timeout_ms * 1000000;
 	post(client, mail);
 }
 
@@ -439,7 +444,7 @@ void zkl__client_send(struct zkl__client *client, uint64_t party, const struct z
 		client->options.wake(client->options.wake_arg);
 		return;
 	}
-	rc = send_operation(client, op, request);
+	rc = client->handle ? send_operation(client, op, request) : ZCONNECTIONLOSS;
 	if (rc == ZOK)
 		return;
 	/* Never sent. The client's memory ran out, or the session is over; then its end is in the mail already. */
@@ -453,19 +458,6 @@ static void be_silent(const char *message)
 	(void)message;
 }
 
-/* The client's threads inherit the mask: no signal of the application is for them. */
-static zhandle_t *open_handle(struct zkl__client *client)
-{
-	sigset_t   before;
-	zhandle_t *handle;
-
-	zkl__thread_block_signals(&before);
-	handle = zookeeper_init2(client->options.servers, on_session, (int)client->options.timeout_ms, NULL, client,
-	                         ZOO_NO_LOG_CLIENTENV, be_silent);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return handle;
-}
-
 static int add_auth(zhandle_t *handle, const char *auth)
 {
 	const char *colon = strchr(auth, ':');
@@ -473,6 +465,25 @@ static int add_auth(zhandle_t *handle, const char *auth)
 
 	snprintf(scheme, sizeof scheme, "%.*s", (int)(colon - auth), auth);
 	return zoo_add_auth(handle, scheme, colon + 1, (int)strlen(colon + 1), on_auth, NULL);
+}
+
+/* The client's threads inherit the mask: no signal of the application is for them. Returns whether there is a handle. */
+static bool open_handle(struct zkl__client *client, const char *servers)
+{
+	clientid_t session = client->session; /* its threads start within the call, and may write to it */
+	sigset_t   before;
+
+	zkl__thread_block_signals(&before);
+	client->handle = zookeeper_init2(servers, on_session, (int)client->options.timeout_ms,
+	                                 session.client_id ? &session : NULL, client, ZOO_NO_LOG_CLIENTENV, be_silent);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!client->handle)
+		return false;
+	/* The addresses are numeric: never look names up on the thread that sends pings. */
+	zoo_set_servers_resolution_delay(client->handle, -1);
+	if (client->options.auth)
+		add_auth(client->handle, client->options.auth);
+	return true;
 }
 
 struct zkl__client *zkl__client_new(const struct zkl__client_options *options)
@@ -484,8 +495,7 @@ struct zkl__client *zkl__client_new(const struct zkl__client_options *options)
 	client->options = *options;
 	client->last = &client->first;
 	pthread_mutex_init(&client->mutex, NULL);
-	client->handle = open_handle(client);
-	if (!client->handle) {
+	if (!open_handle(client, options->servers)) {
 		int error = errno;
 
 		pthread_mutex_destroy(&client->mutex);
@@ -493,21 +503,50 @@ struct zkl__client *zkl__client_new(const struct zkl__client_options *options)
 		errno = error;
 		return NULL;
 	}
-	/* The addresses are numeric: never look names up on the thread that sends pings. */
-	zoo_set_servers_resolution_delay(client->handle, -1);
-	if (options->auth)
-		add_auth(client->handle, options->auth);
 	return client;
+}
+
+static void close_handle(struct zkl__client *client)
+{
+	if (client->handle)
+		zookeeper_close(client->handle);
+	client->handle = NULL;
+	/* Closing loses completions (ZOOKEEPER-3868). */
+	while (client->operations)
+		finish(client->operations, ZCLOSING);
+}
+
+/* 0 is what a lost connection leaves behind. */
+static bool may_move(int state, bool if_asked)
+{
+	return state == 0 || state == ZOO_NOTCONNECTED_STATE || state == ZOO_CONNECTING_STATE ||
+	       (if_asked && state == ZOO_ASSOCIATING_STATE);
+}
+
+bool zkl__client_move(struct zkl__client *client, const char *servers, bool if_asked)
+{
+	struct zkl__mail *down;
+
+	/* Closing a connected handle ends the session. From CONNECTING that is two rounds of the client's thread away, and it
+	 * begins none once the next call has set its first flag. */
+	if (!client->handle || !may_move(zoo_state(client->handle), if_asked))
+		return false;
+	close_handle(client);
+	/* A connection that came and went meanwhile may have been told by halves. */
+	down = new_mail(client, ZKL__MAIL_DISCONNECTED);
+	if (down)
+		post(client, down);
+	if (!open_handle(client, servers))
+		atomic_store(&client->mail_lost, true);
+	client->options.wake(client->options.wake_arg);
+	return true;
 }
 
 struct zkl__mail *zkl__client_free(struct zkl__client *client)
 {
 	struct zkl__mail *left;
 
-	zookeeper_close(client->handle);
-	/* Closing loses completions (ZOOKEEPER-3868). */
-	while (client->operations)
-		finish(client->operations, ZCLOSING);
+	close_handle(client);
 	left = client->first;
 	pthread_mutex_destroy(&client->mutex);
 	free(client);

@@ -6,7 +6,7 @@
  *     calls of the application ----> [mutex] hub, attempts <-- the same functions, whichever thread is first
  *
  * The protocol thread empties the mailbox, runs the hub's timers, and makes a new client after an expiry. Names are resolved
- * on a thread for the occasion. One mutex; none is held while user code runs, but for the log hook. */
+ * on a thread for the occasion, which only leaves what it found: no call waits for it, and no lease. One mutex; none is held while user code runs, but for the log hook. */
 #include <zklock/session.h>
 
 #include <errno.h>
@@ -34,6 +34,7 @@
 
 #define MS       INT64_C(1000000)
 #define RETRY_NS (500 * MS)
+#define LOOK_NS  (10000 * MS) /* between two looks at the names, at most */
 
 struct waiter {
 	pthread_cond_t            cond;
@@ -47,16 +48,18 @@ struct zkl_session {
 	unsigned               references, generation;
 	unsigned               flags;
 	struct zkl__servers    servers;
-	char                  *auth, *numeric;
+	char                  *auth, *numeric; /* numeric: the addresses in use; NULL: none yet */
 	struct zkl__identities others;
 	int64_t                timeout_ms;
 	zkl_log_fn            *log;
 	void                  *log_user;
 	int                    log_level;
 
-	struct zkl__client *client; /* NULL: none now */
-	bool                resolving;
-	int64_t             retry_ns; /* when to try again to make a client */
+	struct zkl__client *client;              /* NULL: none now */
+	bool                denied;              /* there will be none again: the servers refused the session's auth */
+	bool                resolving, resolved; /* a thread is at it; it has left what it found */
+	char               *found;
+	int64_t             retry_ns; /* when to try again to make a client, or to resolve the names */
 	int                 wake_fd, timer_fd;
 	int64_t             timer_ns; /* what timer_fd is set to */
 	atomic_bool         cancelled;
@@ -231,9 +234,18 @@ static void client_wake(void *arg)
 	world_wake(arg);
 }
 
-static void make_client(zkl_session *s, char *numeric)
+/* Names are resolved again after a third of T without a connection: what is held then has time left to move. */
+static void look_again_later(zkl_session *s)
 {
-	struct zkl__client_options options = {.servers = numeric,
+	int64_t wait = zkl__hub_timeout_ns(&s->hub) / 3;
+
+	wait = wait < RETRY_NS ? RETRY_NS : wait > LOOK_NS ? LOOK_NS : wait;
+	s->retry_ns = zkl__servers_are_numeric(&s->servers) ? ZKL__NEVER : boot_ns() + wait;
+}
+
+static void make_client(zkl_session *s)
+{
+	struct zkl__client_options options = {.servers = s->numeric,
 	                                      .chroot = s->servers.chroot,
 	                                      .auth = s->auth,
 	                                      .others = &s->others,
@@ -242,42 +254,33 @@ static void make_client(zkl_session *s, char *numeric)
 	                                      .wake = client_wake,
 	                                      .wake_arg = s};
 
-	free(s->numeric);
-	s->numeric = numeric;
-	s->client = numeric ? zkl__client_new(&options) : NULL;
-	s->retry_ns = s->client ? ZKL__NEVER : boot_ns() + RETRY_NS;
-	if (!numeric)
-		world_log(s, 4, "resolve", "no address found, trying again", s->servers.list[0].host);
-	else if (!s->client)
-		world_log(s, 3, "client", "the ZooKeeper client cannot be made, trying again", strerror(errno));
+	s->client = zkl__client_new(&options);
+	if (s->client) {
+		look_again_later(s);
+		return;
+	}
+	s->retry_ns = boot_ns() + RETRY_NS;
+	world_log(s, 3, "client", "the ZooKeeper client cannot be made, trying again", strerror(errno));
 }
 
 static void *resolve(void *arg)
 {
 	zkl_session *s = arg;
-	char        *numeric = zkl__servers_resolve(&s->servers);
+	char        *found = zkl__servers_resolve(&s->servers, false);
 
 	pthread_mutex_lock(&s->mutex);
-	s->resolving = false;
-	if (s->stopping)
-		free(numeric);
-	else
-		make_client(s, numeric);
+	s->found = found;
+	s->resolved = true;
 	pthread_mutex_unlock(&s->mutex);
 	world_wake(s);
 	zkl__session_drop(s);
 	return NULL;
 }
 
-static void begin_client(zkl_session *s)
+static void begin_to_resolve(zkl_session *s)
 {
 	pthread_t thread;
 
-	if (zkl__servers_are_numeric(&s->servers)) {
-		make_client(s, zkl__servers_resolve(&s->servers));
-		return;
-	}
-	s->retry_ns = ZKL__NEVER;
 	s->references++;
 	s->resolving = true;
 	if (zkl__thread_start(&thread, resolve, s) == 0) {
@@ -288,6 +291,66 @@ static void begin_client(zkl_session *s)
 	s->resolving = false;
 	s->retry_ns = boot_ns() + RETRY_NS;
 	world_log(s, 3, "client", "no thread to resolve names, trying again", NULL);
+}
+
+static void use_addresses(zkl_session *s, char *numeric)
+{
+	free(s->numeric);
+	s->numeric = numeric;
+}
+
+/* There is a client without a connection. It knows the old addresses only, and would try them for ever. */
+static void move_client(zkl_session *s, char *found)
+{
+	bool held = zkl__hub_left_ns(&s->hub, 0) > 0;
+
+	look_again_later(s);
+	if (!zkl__servers_have_new(found, s->numeric) || !zkl__client_move(s->client, found, !held)) {
+		free(found);
+		return;
+	}
+	use_addresses(s, found);
+	world_log(s, 5, "moved", "other addresses were found, going on there", s->servers.list[0].host);
+}
+
+/* There is no connection. What was found while there was one is used at its end. */
+static void take_addresses(zkl_session *s)
+{
+	char *found = s->found;
+
+	s->found = NULL;
+	s->resolving = s->resolved = false;
+	if (s->denied) {
+		free(found);
+	} else if (!found) {
+		s->retry_ns = boot_ns() + RETRY_NS;
+		world_log(s, 4, "resolve", "no address found, trying again", s->servers.list[0].host);
+	} else if (s->client) {
+		move_client(s, found);
+	} else {
+		use_addresses(s, found);
+		make_client(s);
+	}
+}
+
+/* At first, before any name is resolved: literal addresses need not wait for names beside them. */
+static void begin_client(zkl_session *s)
+{
+	s->numeric = zkl__servers_resolve(&s->servers, true);
+	if (s->numeric)
+		make_client(s);
+	if (!zkl__servers_are_numeric(&s->servers))
+		begin_to_resolve(s);
+}
+
+/* What retry_ns is for. */
+static void try_again(zkl_session *s)
+{
+	s->retry_ns = ZKL__NEVER;
+	if (!s->client && s->numeric)
+		make_client(s);
+	else
+		begin_to_resolve(s);
 }
 
 /* ---- protocol thread ---------------------------------------------------------------------------------------------------------- */
@@ -306,11 +369,13 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 			          "the servers disagree on the session timeout; set them alike", NULL);
 		zkl__hub_link_up(&s->hub, mail->session_id, mail->timeout_ns);
 		zkl__session_changed(s);
+		s->retry_ns = ZKL__NEVER;
 		break;
 	case ZKL__MAIL_DISCONNECTED:
 		if (s->hub.link)
 			world_log(s, 5, "disconnected", "the connection broke, looking for a server", NULL);
 		zkl__hub_link_down(&s->hub);
+		look_again_later(s);
 		zkl__session_changed(s);
 		break;
 	case ZKL__MAIL_REPLY:
@@ -359,6 +424,8 @@ static void replace_client(zkl_session *s, enum zkl__mail_type why)
 {
 	if (why == ZKL__MAIL_AUTH_FAILED) {
 		world_log(s, 3, "auth-failed", "the servers refused the session's auth", NULL);
+		s->denied = true;
+		s->retry_ns = ZKL__NEVER;
 		zkl__hub_refuse(&s->hub, ZKL_EACCES);
 	} else if (why == ZKL__MAIL_LOST) {
 		world_log(s, 3, "memory", "out of memory, opening a new session", NULL);
@@ -366,8 +433,9 @@ static void replace_client(zkl_session *s, enum zkl__mail_type why)
 		world_log(s, 4, "expired", "the session is over, opening a new one", NULL);
 	}
 	end_client(s);
-	if (!s->stopping && why != ZKL__MAIL_AUTH_FAILED)
-		begin_client(s);
+	/* A server at the addresses in use has just said so. */
+	if (!s->stopping && !s->denied)
+		make_client(s);
 }
 
 static void empty_mailbox(zkl_session *s)
@@ -396,7 +464,7 @@ static void set_timer(zkl_session *s)
 	int64_t           at = zkl__hub_next_ns(&s->hub);
 	struct itimerspec spec = {0};
 
-	if (s->retry_ns < at)
+	if (s->retry_ns < at && !s->resolving)
 		at = s->retry_ns;
 	if (at == s->timer_ns)
 		return;
@@ -423,8 +491,10 @@ static void do_what_is_due(zkl_session *s)
 		zkl__hub_refuse(&s->hub, ZKL_ECANCELED);
 		zkl__session_changed(s);
 	}
-	if (!s->client && !s->resolving && boot_ns() >= s->retry_ns)
-		begin_client(s);
+	if (s->resolved && !s->hub.link)
+		take_addresses(s);
+	if (!s->resolving && boot_ns() >= s->retry_ns)
+		try_again(s);
 	zkl__hub_timer(&s->hub);
 }
 
@@ -551,6 +621,7 @@ static void free_memory(zkl_session *s)
 	free(s->auth);
 	zkl__identities_clear(&s->others);
 	free(s->numeric);
+	free(s->found);
 	free(s);
 }
 

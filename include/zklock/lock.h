@@ -8,7 +8,9 @@
  *
  * Contenders are served in the order of their znodes' sequence numbers. Not recursive: a second handle on the path is
  * another contender, in the same thread too. The protocol is the lock recipe of ZooKeeper's documentation ("Recipes and
- * Solutions: Locks") with Apache Curator's node names, so that a Java service with InterProcessMutex can share the lock. */
+ * Solutions: Locks") with Apache Curator's node names, so that a Java service with InterProcessMutex can share the lock. So
+ * can kazoo's Lock when it is told of the names: extra_lock_patterns=["-lock-"]. Never both on one path: Curator sorts whole
+ * names where its own tag is missing, so that it holds beside kazoo. */
 
 #include <zklock/session.h>
 

@@ -9,7 +9,12 @@
  * It opens anew by itself after an expiry: what was held is then lost, who waited queues again.
  *
  * Threads: one for the protocol and one for events (none with ZKL_MANUAL), beside the two of the ZooKeeper client; and one
- * for a while when a name has to be resolved.
+ * for as long as names are being resolved.
+ *
+ * Names are resolved when the session is opened, and again after T/3 (at least 0.5 s, at most 10 s) without a connection and
+ * each such time; never while connected. So a slow or dead resolver delays no call, heartbeat or callback, and ends no
+ * lease. When there are new addresses, the session goes on there: what is held, unless its lease is over by then, and every
+ * place in a queue. A name that cannot be resolved keeps the addresses that it had, and literal addresses wait for no name.
  *
  * The lease: the holder of a lock may act until its deadline, which comes from operations that a quorum committed, counted
  * from the moment they were sent. Being connected, pings and reads prove nothing: a follower cut off from its leader goes on
@@ -41,6 +46,7 @@ extern "C" {
  *   duplicate        4  two nodes of one contender, which must not be: the other one is deleted
  *   not-watched      4  a holder cannot watch its own node (its access list was changed): only its heartbeat tells of its end
  *   disconnected     5  the connection broke; what is held is held until its lease ends
+ *   moved            5  the servers' names have other addresses: the session goes on there
  *   connected        6  with the session's id and timeout
  *   foreign          6  waiting behind a contender with names of another recipe: does it keep to the same order?
  *   requeued         6  a waiter lost its place (expiry, node deleted by hand) and went to the tail */
@@ -49,8 +55,9 @@ typedef void zkl_log_fn(int level, const char *id, const char *message, void *us
 typedef struct zkl_session_options {
 	size_t   size;
 	unsigned flags; /* ZKL_MANUAL or 0 */
-	/* Required: "host1:2181,host2,[::1]:2181/chroot". The port is 2181 where none is given. The chroot must exist: it is
-	 * never created, and an attempt under a missing one ends with ZKL_EPATH. */
+	/* Required: "host1:2181,host2,[::1]:2181/chroot". The port is 2181 where none is given. At most 255 hosts, and of their
+	 * addresses the first 255 count. The chroot must exist: it is never created, and an attempt under a missing one ends
+	 * with ZKL_EPATH. */
 	const char *servers;
 	/* Session timeout to ask for, 100 .. 86400000; 0: 10000. The servers' limits decide what is granted: zkl_session_stats(). */
 	int64_t timeout_ms;
