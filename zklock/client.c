@@ -45,6 +45,11 @@ struct zkl__client {
 	atomic_bool                mail_lost;
 };
 
+struct access {
+	struct ACL_vector vector;
+	struct ACL        list[ZKL__IDENTITIES_MAX + 2];
+};
+
 /* ---- mailbox ---------------------------------------------------------------------------------------------------------- */
 
 static void post(struct zkl__client *client, struct zkl__mail *mail)
@@ -310,27 +315,43 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
 
 /* ---- requests ------------------------------------------------------------------------------------------------------------ */
 
-/* Under credentials a lock is its identities' own business. Who leads is not: everybody may read it. */
-static const struct ACL_vector *acl(const struct zkl__client *client, enum zkl__kind kind)
-{
-	/* ZOO_PERM_ALL and ZOO_PERM_READ, which are no constants in C. */
-	static struct ACL              all_and_readers[] = {{0x1f, {"auth", ""}}, {0x01, {"world", "anyone"}}};
-	static const struct ACL_vector readable = {2, all_and_readers};
+/* ZOO_PERM_*, which are no constants in C. */
+enum { READ = 0x01, CREATE = 0x04, DELETE = 0x08, ALL = 0x1f };
 
+/* Under credentials a lock is its identities' own business: the others read its nodes, and create, read and delete below
+ * its directories. Who leads is everybody's: all may read that. */
+static void fill_acl(struct access *access, const struct zkl__client_options *options, enum zkl__kind kind,
+                     int32_t others)
+{
+	struct ACL *next = access->list;
+
+	*next++ = (struct ACL){ALL, {(char *)"auth", (char *)""}};
+	for (size_t i = 0; i < options->others->count; i++)
+		*next++ = (struct ACL){others, {options->others->list[i].scheme, options->others->list[i].id}};
+	if (kind == ZKL__KIND_ELECTION)
+		*next++ = (struct ACL){READ, {(char *)"world", (char *)"anyone"}};
+	access->vector = (struct ACL_vector){(int32_t)(next - access->list), access->list};
+}
+
+static const struct ACL_vector *acl(struct zkl__client *client, enum zkl__kind kind, struct access *room,
+                                    int32_t others)
+{
 	if (!client->options.auth)
 		return &ZOO_OPEN_ACL_UNSAFE;
-	return kind == ZKL__KIND_ELECTION ? &readable : &ZOO_CREATOR_ALL_ACL;
+	fill_acl(room, &client->options, kind, others);
+	return &room->vector;
 }
 
 static int send_create(struct zkl__client *client, struct operation *op, const struct zkl__request *request)
 {
-	char   prefix[ZKL__NAME_MAX];
-	size_t length = strlen(op->path);
+	char          prefix[ZKL__NAME_MAX];
+	size_t        length = strlen(op->path);
+	struct access access;
 
 	zkl__queue_prefix(request->kind, request->uuid, prefix);
 	snprintf(op->path + length, sizeof op->path - length, "/%s", prefix);
-	return zoo_acreate2(client->handle, op->path, request->data, (int)request->data_len, acl(client, op->kind),
-	                    ZOO_EPHEMERAL | ZOO_SEQUENCE, on_created, op);
+	return zoo_acreate2(client->handle, op->path, request->data, (int)request->data_len,
+	                    acl(client, op->kind, &access, READ), ZOO_EPHEMERAL | ZOO_SEQUENCE, on_created, op);
 }
 
 /* A multi of one check goes through the quorum and changes nothing. Of two or more the client frees garbage when the session
@@ -347,8 +368,10 @@ static int send_check(struct zkl__client *client, struct operation *op)
  * as long as it exists. */
 static void send_make_path(struct zkl__client *client, struct operation *op)
 {
-	char *end = op->path + strlen(client->options.chroot);
-	bool  more = true;
+	char                    *end = op->path + strlen(client->options.chroot);
+	bool                     more = true;
+	struct access            access;
+	const struct ACL_vector *list = acl(client, op->kind, &access, CREATE | READ | DELETE);
 
 	atomic_init(&op->parts, 1);
 	while (more && op->send_error == ZOK) {
@@ -358,8 +381,8 @@ static void send_make_path(struct zkl__client *client, struct operation *op)
 		end = slash ? slash : end + strlen(end);
 		*end = 0;
 		atomic_fetch_add(&op->parts, 1);
-		op->send_error = zoo_acreate(client->handle, op->path, NULL, -1, acl(client, op->kind), ZOO_PERSISTENT,
-		                             on_path_made, op);
+		op->send_error = zoo_acreate(client->handle, op->path, NULL, -1, list, ZOO_PERSISTENT, on_path_made,
+		                             op);
 		if (op->send_error != ZOK)
 			atomic_fetch_sub(&op->parts, 1);
 		if (more)

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "identities.h"
 #include "protocol.h"
 
 struct zkl__client;
@@ -34,10 +35,11 @@ struct zkl__mail {
 };
 
 struct zkl__client_options {
-	const char *servers; /* numeric, see servers.h */
-	const char *chroot;
-	const char *auth; /* "digest:user:password" or NULL */
-	int64_t     timeout_ms;
+	const char                   *servers; /* numeric, see servers.h */
+	const char                   *chroot;
+	const char                   *auth; /* "digest:user:password" or NULL */
+	int64_t                       timeout_ms;
+	const struct zkl__identities *others; /* who else may take what is made under auth */
 	int64_t (*now_ns)(void);
 	void (*wake)(void *arg); /* from the client's threads */
 	void *wake_arg;

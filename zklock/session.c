@@ -26,6 +26,7 @@
 #include "client.h"
 #include "error.h"
 #include "events.h"
+#include "identities.h"
 #include "servers.h"
 #include "session_core.h"
 #include "session_options.h"
@@ -42,16 +43,17 @@ struct waiter {
 };
 
 struct zkl_session {
-	struct zkl__hub     hub;
-	pthread_mutex_t     mutex; /* of all below, and of the hub and all that belongs to it */
-	unsigned            references, generation;
-	unsigned            flags;
-	struct zkl__servers servers;
-	char               *auth, *numeric; /* numeric: the addresses in use; NULL: none yet */
-	int64_t             timeout_ms;
-	zkl_log_fn         *log;
-	void               *log_user;
-	int                 log_level;
+	struct zkl__hub        hub;
+	pthread_mutex_t        mutex; /* of all below, and of the hub and all that belongs to it */
+	unsigned               references, generation;
+	unsigned               flags;
+	struct zkl__servers    servers;
+	char                  *auth, *numeric; /* numeric: the addresses in use; NULL: none yet */
+	struct zkl__identities others;
+	int64_t                timeout_ms;
+	zkl_log_fn            *log;
+	void                  *log_user;
+	int                    log_level;
 
 	struct zkl__client *client;              /* NULL: none now */
 	bool                denied;              /* there will be none again: the servers refused the session's auth */
@@ -246,6 +248,7 @@ static void make_client(zkl_session *s)
 	struct zkl__client_options options = {.servers = s->numeric,
 	                                      .chroot = s->servers.chroot,
 	                                      .auth = s->auth,
+	                                      .others = &s->others,
 	                                      .timeout_ms = s->timeout_ms,
 	                                      .now_ns = boot_ns,
 	                                      .wake = client_wake,
@@ -289,6 +292,7 @@ static void begin_to_resolve(zkl_session *s)
 	s->references--;
 	s->resolving = false;
 	s->retry_ns = boot_ns() + RETRY_NS;
+	world_log(s, 3, "client", "no thread to resolve names, trying again", NULL);
 }
 
 static void use_addresses(zkl_session *s, char *numeric)
@@ -377,8 +381,13 @@ static void go_on(zkl_session *s)
 
 static void hand_out(zkl_session *s, struct zkl__mail *mail)
 {
+	char text[80];
+
 	switch (mail->type) {
 	case ZKL__MAIL_CONNECTED:
+		snprintf(text, sizeof text, "session %#" PRIx64 ", timeout %" PRId64 " ms", (uint64_t)mail->session_id,
+		         mail->timeout_ns / MS);
+		world_log(s, 6, "connected", text, NULL);
 		if (s->hub.lease.timeout_ns && s->hub.lease.timeout_ns != mail->timeout_ns)
 			world_log(s, 4, "timeout-changed",
 			          "the servers disagree on the session timeout; set them alike", NULL);
@@ -386,6 +395,8 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 		zkl__session_changed(s);
 		break;
 	case ZKL__MAIL_DISCONNECTED:
+		if (s->hub.link)
+			world_log(s, 5, "disconnected", "the connection broke, looking for a server", NULL);
 		zkl__hub_link_down(&s->hub);
 		go_on_after_break(s);
 		zkl__session_changed(s);
@@ -628,6 +639,7 @@ static void free_memory(zkl_session *s)
 	if (s->auth)
 		explicit_bzero(s->auth, strlen(s->auth));
 	free(s->auth);
+	zkl__identities_clear(&s->others);
 	free(s->numeric);
 	free(s->found);
 	free(s);
@@ -721,6 +733,8 @@ static int begin(zkl_session *s, const zkl_session_options *options)
 		if (!s->auth)
 			return ENOMEM;
 	}
+	if (!zkl__identities_parse(&s->others, options->others))
+		return ENOMEM;
 	return start_threads(s);
 }
 

@@ -23,7 +23,8 @@
  * and session limits on each, and T >= 2 ticks (ZooKeeper's default limit).
  *
  * The ZooKeeper client library itself aborts the process where it cannot create a thread, and crashes in most places where
- * it runs out of memory (ZooKeeper 3.8.0: 14 of the first 40 allocations of a new handle). */
+ * it runs out of memory (ZooKeeper 3.8.0: 14 of the first 40 allocations of a new handle). It seeds random() and drand48()
+ * anew whenever it connects: a program that needs a sequence of its own takes random_r() or erand48(). */
 
 #include <zklock/zklock.h>
 
@@ -31,8 +32,24 @@
 extern "C" {
 #endif
 
-/* level: as of syslog(3), 3 error .. 7 debug. id: stable, to match on. message: one line. Called from library threads and
- * from within calls, with locks held: it must return soon and call nothing of zklock. */
+/* level: as of syslog(3), 3 error .. 7 debug. id: stable, to match on; new ones may come. message: one line, for people. Called
+ * from library threads and from within calls, with locks held: it must return soon and call nothing of zklock.
+ *
+ *   auth-failed      3  the servers refused the session's auth: nothing can be had any more
+ *   client           3  no memory, descriptor or thread for the ZooKeeper client; tried again
+ *   memory           3  out of memory while replies came; the session is opened anew
+ *   not-deleted      3  a node of ours may not be deleted: it keeps others out until the session ends
+ *   lost             4  a grant was lost; the message says which and why
+ *   expired          4  the session is over, a new one is opened
+ *   resolve          4  no name of the servers has an address; tried again
+ *   timeout-changed  4  servers with different session limits or ticks: the lease follows the least of them
+ *   duplicate        4  two nodes of one contender, which must not be: the other one is deleted
+ *   not-watched      4  a holder cannot watch its own node (its access list was changed): only its heartbeat tells of its end
+ *   disconnected     5  the connection broke; what is held is held until its lease ends
+ *   moved            5  the servers' names have other addresses: the session goes on there
+ *   connected        6  with the session's id and timeout
+ *   foreign          6  waiting behind a contender with names of another recipe: does it keep to the same order?
+ *   requeued         6  a waiter lost its place (expiry, node deleted by hand) and went to the tail */
 typedef void zkl_log_fn(int level, const char *id, const char *message, void *user);
 
 typedef struct zkl_session_options {
@@ -49,9 +66,17 @@ typedef struct zkl_session_options {
 	 * heartbeat_ms: while something is held or next in line; 0: T/6. tick_ms: the servers' tickTime; 0: unknown, T/2 is
 	 * assumed. A margin too small for the heartbeat and the tick is ZKL_EINVAL, and the message names the least one. */
 	int64_t margin_ms, heartbeat_ms, tick_ms;
-	/* "digest:user:password"; nodes and directories that the library makes, missing parents too, are then for that identity
-	 * only: make a parent that others share by hand. Keep it off command lines. NULL: none. */
+	/* "digest:user:password". Nodes and directories that the library makes, missing parents too, are then for that identity
+	 * only: make a parent that others share by hand. Keep it off command lines. NULL: none.
+	 * Who may delete a contender is decided by the access list of its directory, and who may wait behind it by its own: a
+	 * waiter reads the node before it. So all contenders of a lock share one identity, or each names the rest in `others`.
+	 * The directory's list has to permit CREATE, READ and DELETE to each; where it does not, attempts end with ZKL_EACCES.
+	 * Without DELETE a released node lives as long as its session does, and that is said by release(), ENDED and the log. */
 	const char *auth;
+	/* More identities that may take the session's locks, as in ZooKeeper's access lists: "digest:user:hash,ip:10.1.0.0/16".
+	 * hash is the base64 of the SHA-1 of "user:password". They may read the nodes, and create, read and delete below the
+	 * directories, that the library makes. Needs auth. NULL: nobody else. */
+	const char *others;
 	const char *name; /* program's name in zkl_peer.id; NULL: the program's own */
 	zkl_log_fn *log;  /* NULL: silent */
 	void       *log_user;
@@ -59,7 +84,7 @@ typedef struct zkl_session_options {
 } zkl_session_options;
 #define ZKL_SESSION_OPTIONS_INIT                                                                                       \
 	{                                                                                                              \
-		sizeof(zkl_session_options), 0, NULL, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 4                         \
+		sizeof(zkl_session_options), 0, NULL, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, 4                   \
 	}
 
 /* No event thread: poll zkl_session_fd() for input, then call zkl_session_process(). */

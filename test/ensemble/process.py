@@ -97,6 +97,8 @@ def _start_server(state, number):
             "-XX:-UsePerfData",
             # Idle containers go within a second or two in place of a minute.
             "-Dznode.container.checkIntervalMs=1000",
+            # Quotas are in force, where one is set.
+            "-Dzookeeper.enforceQuota=true", *os.environ.get("ZKLOCK_JVMFLAGS", "").split(),
             "-cp", CLASS_PATH, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config],
            os.path.join(os.path.dirname(config), "log"))
 
