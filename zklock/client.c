@@ -37,12 +37,18 @@ struct operation {
 
 struct zkl__client {
 	struct zkl__client_options options;
-	zhandle_t                 *handle;
-	pthread_mutex_t            mutex; /* of all below */
+	zhandle_t                 *handle;  /* NULL: there was no memory for another one */
+	clientid_t                 session; /* as last told by a server; on a thread of the client */
+	pthread_mutex_t            mutex;   /* of all below */
 	struct zkl__mail          *first, **last;
 	struct operation          *operations;
 	atomic_bool                mail_lost;
 	struct zkl__mail          *last_word; /* LOST, made while there was memory; it ends the client */
+};
+
+struct access {
+	struct ACL_vector vector;
+	struct ACL        list[ZKL__IDENTITIES_MAX + 2];
 };
 
 /* ---- mailbox ---------------------------------------------------------------------------------------------------------- */
@@ -312,34 +318,54 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
 	                                                             : ZKL__MAIL_DISCONNECTED);
 	if (!mail)
 		return;
-	mail->session_id = zoo_client_id(handle)->client_id;
-	mail->timeout_ns = (int64_t)zoo_recv_timeout(handle) * 1000000;
+	if (state == ZOO_CONNECTED_STATE) {
+		client->session = *zoo_client_id(handle);
+		client->options.timeout_ms = zoo_recv_timeout(handle);
+	}
+	mail->session_id = client->session.client_id;
+	mail->timeout_ns = client->options.timeout_ms * 1000000;
 	post(client, mail);
 }
 
 /* ---- requests ------------------------------------------------------------------------------------------------------------ */
 
-/* Under credentials a lock is its identities' own business. Who leads is not: everybody may read it. */
-static const struct ACL_vector *acl(const struct zkl__client *client, enum zkl__kind kind)
-{
-	/* ZOO_PERM_ALL and ZOO_PERM_READ, which are no constants in C. */
-	static struct ACL              all_and_readers[] = {{0x1f, {"auth", ""}}, {0x01, {"world", "anyone"}}};
-	static const struct ACL_vector readable = {2, all_and_readers};
+/* ZOO_PERM_*, which are no constants in C. */
+enum { READ = 0x01, CREATE = 0x04, DELETE = 0x08, ALL = 0x1f };
 
+/* Under credentials a lock is its identities' own business: the others read its nodes, and create, read and delete below
+ * its directories. Who leads is everybody's: all may read that. */
+static void fill_acl(struct access *access, const struct zkl__client_options *options, enum zkl__kind kind,
+                     int32_t others)
+{
+	struct ACL *next = access->list;
+
+	*next++ = (struct ACL){ALL, {(char *)"auth", (char *)""}};
+	for (size_t i = 0; i < options->others->count; i++)
+		*next++ = (struct ACL){others, {options->others->list[i].scheme, options->others->list[i].id}};
+	if (kind == ZKL__KIND_ELECTION)
+		*next++ = (struct ACL){READ, {(char *)"world", (char *)"anyone"}};
+	access->vector = (struct ACL_vector){(int32_t)(next - access->list), access->list};
+}
+
+static const struct ACL_vector *acl(struct zkl__client *client, enum zkl__kind kind, struct access *room,
+                                    int32_t others)
+{
 	if (!client->options.auth)
 		return &ZOO_OPEN_ACL_UNSAFE;
-	return kind == ZKL__KIND_ELECTION ? &readable : &ZOO_CREATOR_ALL_ACL;
+	fill_acl(room, &client->options, kind, others);
+	return &room->vector;
 }
 
 static int send_create(struct zkl__client *client, struct operation *op, const struct zkl__request *request)
 {
-	char   prefix[ZKL__NAME_MAX];
-	size_t length = strlen(op->path);
+	char          prefix[ZKL__NAME_MAX];
+	size_t        length = strlen(op->path);
+	struct access access;
 
 	zkl__queue_prefix(request->kind, request->uuid, prefix);
 	snprintf(op->path + length, sizeof op->path - length, "/%s", prefix);
-	return zoo_acreate2(client->handle, op->path, request->data, (int)request->data_len, acl(client, op->kind),
-	                    ZOO_EPHEMERAL | ZOO_SEQUENCE, on_created, op);
+	return zoo_acreate2(client->handle, op->path, request->data, (int)request->data_len,
+	                    acl(client, op->kind, &access, READ), ZOO_EPHEMERAL | ZOO_SEQUENCE, on_created, op);
 }
 
 /* A multi of one check goes through the quorum and changes nothing. Of two or more the client frees garbage when the session
@@ -356,8 +382,10 @@ static int send_check(struct zkl__client *client, struct operation *op)
  * as long as it exists. */
 static void send_make_path(struct zkl__client *client, struct operation *op)
 {
-	char *end = op->path + strlen(client->options.chroot);
-	bool  more = true;
+	char                    *end = op->path + strlen(client->options.chroot);
+	bool                     more = true;
+	struct access            access;
+	const struct ACL_vector *list = acl(client, op->kind, &access, CREATE | READ | DELETE);
 
 	atomic_init(&op->parts, 1);
 	while (more && op->send_error == ZOK) {
@@ -367,8 +395,8 @@ static void send_make_path(struct zkl__client *client, struct operation *op)
 		end = slash ? slash : end + strlen(end);
 		*end = 0;
 		atomic_fetch_add(&op->parts, 1);
-		op->send_error = zoo_acreate(client->handle, op->path, NULL, -1, acl(client, op->kind), ZOO_PERSISTENT,
-		                             on_path_made, op);
+		op->send_error = zoo_acreate(client->handle, op->path, NULL, -1, list, ZOO_PERSISTENT, on_path_made,
+		                             op);
 		if (op->send_error != ZOK)
 			atomic_fetch_sub(&op->parts, 1);
 		if (more)
@@ -429,7 +457,7 @@ void zkl__client_send(struct zkl__client *client, uint64_t party, const struct z
 		lose_mail(client);
 		return;
 	}
-	rc = send_operation(client, op, request);
+	rc = client->handle ? send_operation(client, op, request) : ZCONNECTIONLOSS;
 	if (rc == ZOK)
 		return;
 	/* Never sent. The client's memory ran out, or the session is over; then its end is in the mail already. */
@@ -443,19 +471,6 @@ static void be_silent(const char *message)
 	(void)message;
 }
 
-/* The client's threads inherit the mask: no signal of the application is for them. */
-static zhandle_t *open_handle(struct zkl__client *client)
-{
-	sigset_t   before;
-	zhandle_t *handle;
-
-	zkl__thread_block_signals(&before);
-	handle = zookeeper_init2(client->options.servers, on_session, (int)client->options.timeout_ms, NULL, client,
-	                         ZOO_NO_LOG_CLIENTENV, be_silent);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return handle;
-}
-
 static int add_auth(zhandle_t *handle, const char *auth)
 {
 	const char *colon = strchr(auth, ':');
@@ -463,6 +478,25 @@ static int add_auth(zhandle_t *handle, const char *auth)
 
 	snprintf(scheme, sizeof scheme, "%.*s", (int)(colon - auth), auth);
 	return zoo_add_auth(handle, scheme, colon + 1, (int)strlen(colon + 1), on_auth, NULL);
+}
+
+/* The client's threads inherit the mask: no signal of the application is for them. Returns whether there is a handle. */
+static bool open_handle(struct zkl__client *client, const char *servers)
+{
+	clientid_t session = client->session; /* its threads start within the call, and may write to it */
+	sigset_t   before;
+
+	zkl__thread_block_signals(&before);
+	client->handle = zookeeper_init2(servers, on_session, (int)client->options.timeout_ms,
+	                                 session.client_id ? &session : NULL, client, ZOO_NO_LOG_CLIENTENV, be_silent);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!client->handle)
+		return false;
+	/* The addresses are numeric: never look names up on the thread that sends pings. */
+	zoo_set_servers_resolution_delay(client->handle, -1);
+	if (client->options.auth)
+		add_auth(client->handle, client->options.auth);
+	return true;
 }
 
 struct zkl__client *zkl__client_new(const struct zkl__client_options *options)
@@ -480,8 +514,7 @@ struct zkl__client *zkl__client_new(const struct zkl__client_options *options)
 	client->options = *options;
 	client->last = &client->first;
 	pthread_mutex_init(&client->mutex, NULL);
-	client->handle = open_handle(client);
-	if (!client->handle) {
+	if (!open_handle(client, options->servers)) {
 		int error = errno;
 
 		pthread_mutex_destroy(&client->mutex);
@@ -490,21 +523,50 @@ struct zkl__client *zkl__client_new(const struct zkl__client_options *options)
 		errno = error;
 		return NULL;
 	}
-	/* The addresses are numeric: never look names up on the thread that sends pings. */
-	zoo_set_servers_resolution_delay(client->handle, -1);
-	if (options->auth)
-		add_auth(client->handle, options->auth);
 	return client;
+}
+
+static void close_handle(struct zkl__client *client)
+{
+	if (client->handle)
+		zookeeper_close(client->handle);
+	client->handle = NULL;
+	/* Closing loses completions (ZOOKEEPER-3868). */
+	while (client->operations)
+		finish(client->operations, ZCLOSING);
+}
+
+/* 0 is what a lost connection leaves behind. */
+static bool may_move(int state, bool if_asked)
+{
+	return state == 0 || state == ZOO_NOTCONNECTED_STATE || state == ZOO_CONNECTING_STATE ||
+	       (if_asked && state == ZOO_ASSOCIATING_STATE);
+}
+
+bool zkl__client_move(struct zkl__client *client, const char *servers, bool if_asked)
+{
+	struct zkl__mail *down;
+
+	/* Closing a connected handle ends the session. From CONNECTING that is two rounds of the client's thread away, and it
+	 * begins none once the next call has set its first flag. */
+	if (!client->handle || !may_move(zoo_state(client->handle), if_asked))
+		return false;
+	close_handle(client);
+	/* A connection that came and went meanwhile may have been told by halves. */
+	down = new_mail(client, ZKL__MAIL_DISCONNECTED);
+	if (down)
+		post(client, down);
+	if (!open_handle(client, servers))
+		atomic_store(&client->mail_lost, true);
+	client->options.wake(client->options.wake_arg);
+	return true;
 }
 
 struct zkl__mail *zkl__client_free(struct zkl__client *client)
 {
 	struct zkl__mail *left;
 
-	zookeeper_close(client->handle);
-	/* Closing loses completions (ZOOKEEPER-3868). */
-	while (client->operations)
-		finish(client->operations, ZCLOSING);
+	close_handle(client);
 	left = client->first;
 	pthread_mutex_destroy(&client->mutex);
 	free(client->last_word);

@@ -2,7 +2,7 @@
 #ifndef ZKLOCK_CLIENT_H
 #define ZKLOCK_CLIENT_H
 
-/* client.h: one handle of the ZooKeeper client, which is one ZooKeeper session from its making to its end. Its .c is the
+/* client.h: one ZooKeeper session from its making to its end, on one handle of the ZooKeeper client at a time. Its .c is the
  * only file that includes <zookeeper.h>.
  *
  * The client's callbacks run on the client's threads. They do one thing: put what happened into the mailbox, in order, and
@@ -12,6 +12,7 @@
 
 #include <zklock/zklock.h>
 
+#include "identities.h"
 #include "protocol.h"
 
 /* Of a directory below the chroot, with its NUL. */
@@ -41,17 +42,24 @@ struct zkl__mail {
 };
 
 struct zkl__client_options {
-	const char *servers; /* numeric, see servers.h */
-	const char *chroot;
-	const char *auth; /* "digest:user:password" or NULL */
-	int64_t     timeout_ms;
+	const char                   *servers; /* numeric, see servers.h */
+	const char                   *chroot;
+	const char                   *auth; /* "digest:user:password" or NULL */
+	int64_t                       timeout_ms;
+	const struct zkl__identities *others; /* who else may take what is made under auth */
 	int64_t (*now_ns)(void);
 	void (*wake)(void *arg); /* from the client's threads */
 	void *wake_arg;
 };
 
-/* Starts connecting. NULL: errno says why. The strings must live as long as the client. */
+/* Starts connecting. NULL: errno says why. The strings but `servers` must live as long as the client. */
 struct zkl__client *zkl__client_new(const struct zkl__client_options *options);
+/* Goes on with the same session on a new handle, which knows these servers only: the client learns of its end from nobody else
+ * (and zoo_set_servers() takes another port of the same address for the same server). Without watches, and requests that
+ * were under way end UNKNOWN. False: nothing was done, for it is connected, or a server that was asked may be about to
+ * answer. if_asked: also then; should that very answer come during the call, the session is ended, so nothing may be
+ * held. Blocks for some milliseconds. */
+bool zkl__client_move(struct zkl__client *client, const char *servers, bool if_asked);
 /* Sends; the reply comes as mail, in any case and never within this call. */
 void zkl__client_send(struct zkl__client *client, uint64_t party, const struct zkl__request *request);
 /* All mail so far, oldest first, each to be given back with zkl__mail_free(). */

@@ -201,6 +201,7 @@ static bool lost(struct zkl__attempt *a, const char *why)
 
 static void done(struct zkl__attempt *a, const struct zkl__action *action)
 {
+	a->not_deleted = action->error;
 	if (action->error)
 		say(a, LOG_ERROR_LEVEL, "not-deleted",
 		    "a node of ours could not be deleted; it lives as long as the session", a->path);
@@ -218,6 +219,8 @@ static void done(struct zkl__attempt *a, const struct zkl__action *action)
 
 static void carry_out(struct zkl__attempt *a, struct zkl__action *action, bool *orphaned)
 {
+	char child[ZKL_PATH_MAX + ZKL__NAME_MAX + 2];
+
 	switch (action->type) {
 	case ZKL__SEND:
 		send(a, &action->request);
@@ -249,7 +252,8 @@ static void carry_out(struct zkl__attempt *a, struct zkl__action *action, bool *
 		done(a, action);
 		break;
 	case ZKL__WARN:
-		say(a, LOG_INFO_LEVEL, "contender", action->text, action->request.name);
+		snprintf(child, sizeof child, "%s/%s", a->path, action->request.name);
+		say(a, action->level, action->id, action->text, child);
 		break;
 	}
 }

@@ -8,7 +8,9 @@
  *
  * Contenders are served in the order of their znodes' sequence numbers. Not recursive: a second handle on the path is
  * another contender, in the same thread too. The protocol is the lock recipe of ZooKeeper's documentation ("Recipes and
- * Solutions: Locks") with Apache Curator's node names, so that a Java service with InterProcessMutex can share the lock. */
+ * Solutions: Locks") with Apache Curator's node names, so that a Java service with InterProcessMutex can share the lock. So
+ * can kazoo's Lock when it is told of the names: extra_lock_patterns=["-lock-"]. Never both on one path: Curator sorts whole
+ * names where its own tag is missing, so that it holds beside kazoo. */
 
 #include <zklock/session.h>
 
@@ -44,7 +46,8 @@ ZKL_API int64_t zkl_lock_check(zkl_lock *lock, uint64_t token);
 /* Lets go of what there is: a grant, a place in the queue (its acquire() gets ZKL_ECANCELED), a lost grant's node. In force
  * when it returns; the delete is retried while the session lives. timeout_ms: how long to wait for the servers' word; 0
  * never blocks. ZKL_ETIMEDOUT: no word yet, released all the same. ZKL_ENOTHELD: the grant was lost before (your work may
- * not have been alone), or there was nothing to let go of. ZKL_EDEADLK: timeout_ms not 0 in a callback, nothing done. */
+ * not have been alone), or there was nothing to let go of. ZKL_EACCES, ZKL_EZK: the servers do not let the node go, which
+ * keeps others out as long as the session lives. ZKL_EDEADLK: timeout_ms not 0 in a callback, nothing done. */
 ZKL_API int zkl_lock_release(zkl_lock *lock, int64_t timeout_ms, zkl_error *reterr);
 
 /* Who holds the lock? Returns the number of contenders; 0: free, and *ret is untouched. May take op_ms. The path's lock

@@ -8,7 +8,7 @@
  *
  * It relays whole frames of ZooKeeper's protocol, so that a fault can be aimed ("lose the reply of the second
  * create") and a test can say what was never sent. One thread per proxy; calls may come from any other and are in
- * force when they return. Addresses are on 127.0.0.1, ports the kernel's choice. */
+ * force when they return. Addresses are on 127.0.0.1, ports the kernel's choice, where nothing else is asked for. */
 
 #include <stdint.h>
 
@@ -63,9 +63,12 @@ typedef struct proxy_rule {
 } proxy_rule;
 
 /* Relays to "host:port". NULL: no such host, or out of resources. */
-proxy      *proxy_start(const char *upstream);
+proxy *proxy_start(const char *upstream);
+/* At an address of this machine ("127.0.0.2", "::1") and a port of it, 0: any. NULL also if these cannot be had. */
+proxy      *proxy_start_at(const char *upstream, const char *address, int port);
 void        proxy_stop(proxy *p);
-const char *proxy_address(const proxy *p);
+const char *proxy_address(const proxy *p); /* as in a connect string */
+int         proxy_port(const proxy *p);
 
 /* Resets every connection. */
 void proxy_cut(proxy *p);

@@ -75,9 +75,12 @@ static void full_disk_of_a_server_breaks_no_promise(void)
 	EXPECT_RC(zkl_lock_start(next, ZKL_FOREVER, NULL), ZKL_OK);
 	EXPECT_TRUE(recorder_wait(&next_events, ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
 	wait_for_full_lease(s);
-	int server = server_of(&n);
-	EXPECT_INT(ensemble("fill", server), 0);
-	for (int64_t end_ms = now_ms() + 2 * SESSION_MS; now_ms() < end_ms;) {
+	int server = server_of(&n), full = ensemble("fill", server);
+	if (full == 77)
+		harness_skip("this ensemble has no small disks");
+	else
+		EXPECT_INT(full, 0);
+	for (int64_t end_ms = now_ms() + 2 * SESSION_MS; full == 0 && now_ms() < end_ms;) {
 		int rc = zkl_lock_acquire(busy, ENOUGH_MS, &later, NULL);
 		EXPECT_TRUE(rc == ZKL_OK || rc == ZKL_ELOST || rc == ZKL_ENOTCONN);
 		if (rc == ZKL_OK) {
@@ -88,7 +91,7 @@ static void full_disk_of_a_server_breaks_no_promise(void)
 		zkl_lock_release(busy, ENOUGH_MS, NULL);
 		poll_pause();
 	}
-	EXPECT_RANGE(grants, 20, 1000000);
+	EXPECT_RANGE(grants, full == 0 ? 20 : 0, 1000000);
 	EXPECT_INT(ensemble("kill", server), 0);
 	EXPECT_INT(ensemble("start", server), 0);
 	EXPECT_INT(ensemble("wait", 0), 0);

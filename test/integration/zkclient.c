@@ -95,6 +95,18 @@ void zkclient_close(zkclient *c)
 	free(c);
 }
 
+static void on_identified(int rc, const void *data)
+{
+	(void)rc; /* what follows on the connection is behind it */
+	(void)data;
+}
+
+int zkclient_identify(zkclient *c, const char *user_and_password)
+{
+	return zoo_add_auth(c->handle, "digest", user_and_password, (int)strlen(user_and_password), on_identified,
+	                    NULL);
+}
+
 int64_t zkclient_session(const zkclient *c)
 {
 	return zoo_client_id(c->handle)->client_id;
@@ -221,6 +233,26 @@ int zkclient_create(zkclient *c, const char *path, const void *data, int len, in
 		rc = zoo_create(c->handle, path, data, data != NULL ? len : -1, &ZOO_OPEN_ACL_UNSAFE, flags, created,
 		                size);
 	while (!(flags & ZOO_SEQUENCE) && again(c, rc, end_ms));
+	return rc;
+}
+
+int zkclient_make_guarded(zkclient *c, const char *path, const struct ACL_vector *acl)
+{
+	int64_t end_ms = now_ms() + PATIENCE_MS;
+	int     rc;
+	do
+		rc = zoo_create(c->handle, path, NULL, -1, acl, 0, NULL, 0);
+	while (again(c, rc, end_ms));
+	return rc;
+}
+
+int zkclient_guard(zkclient *c, const char *path, const struct ACL_vector *acl)
+{
+	int64_t end_ms = now_ms() + PATIENCE_MS;
+	int     rc;
+	do
+		rc = zoo_set_acl(c->handle, path, -1, acl);
+	while (again(c, rc, end_ms));
 	return rc;
 }
 

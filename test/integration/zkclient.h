@@ -17,6 +17,8 @@ typedef struct zkclient zkclient;
 
 /* Returns once connected; NULL after 20 s without. Free text on standard error says why. */
 zkclient *zkclient_open(const char *servers);
+/* From now on with this identity too, "user:password" of the scheme digest. */
+int zkclient_identify(zkclient *c, const char *user_and_password);
 /* Ends the session and with it the client's ephemeral nodes. NULL is fine. */
 void    zkclient_close(zkclient *c);
 int64_t zkclient_session(const zkclient *c);
@@ -33,6 +35,10 @@ int zkclient_read_once(zkclient *c, const char *path);
 
 /* flags: ZOO_EPHEMERAL | ZOO_SEQUENCE, as wanted. created gets the name (NULL, 0: not wanted). Open to everybody. */
 int zkclient_create(zkclient *c, const char *path, const void *data, int len, int flags, char *created, int size);
+/* A directory with an access list of its own; its parent must be there. */
+int zkclient_make_guarded(zkclient *c, const char *path, const struct ACL_vector *acl);
+/* Gives a node another access list. */
+int zkclient_guard(zkclient *c, const char *path, const struct ACL_vector *acl);
 /* With all parents; those that exist stay as they are. */
 int zkclient_make_directory(zkclient *c, const char *path);
 int zkclient_set(zkclient *c, const char *path, const void *data, int len);
