@@ -293,7 +293,7 @@ static void release_costs_a_thousand_waiters_what_it_costs_one(void)
 	net          n;
 	zkl_session *s[SESSIONS];
 	recorder    *events = calloc((size_t)waiters, sizeof *events);
-	zkl_lock   **locks = calloc((size_t)waiters, sizeof *locks);
+	zkl_lock   **locks = calloc((size_t)waiters, sizeof(void *));
 	node         holder = foreign_contender(path.text, CURATOR("d30c9a1b-7a11-4b5e-8e57-5f1b36a0c002"));
 	served.count = 0;
 	net_open(&n, 1, server_count());
