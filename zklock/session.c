@@ -354,7 +354,8 @@ static void begin_client(zkl_session *s)
 	s->numeric = zkl__servers_resolve(&s->servers, true);
 	if (s->numeric)
 		make_client(s);
-	if (!zkl__servers_are_numeric(&s->servers))
+	/* Addresses, too, when there was no memory for them. */
+	if (!s->numeric || !zkl__servers_are_numeric(&s->servers))
 		begin_to_resolve(s);
 }
 
