@@ -351,7 +351,7 @@ static void exceeded_quota_is_said_and_the_lock_works_again_below_it(void)
 
 static void others_of_another_form_are_refused(void)
 {
-	static const char *const wrong[] = {"", "bob", "digest:", ":bob", "digest:" BOB ",", ",digest:" BOB};
+	static const char *const wrong[] = {"", "bob", "digest:", ":bob", ("digest:" BOB ","), (",digest:" BOB)};
 
 	for (size_t i = 0; i <= sizeof wrong / sizeof *wrong; i++) {
 		zkl_session_options options = session_options(all_servers(), SESSION_MS);
