@@ -17,7 +17,7 @@
 
 #define PATH_SIZE (ZKL_PATH_MAX + ZKL__NAME_MAX + 2)
 
-_Static_assert(sizeof(void *) >= sizeof(uint64_t), "a party's number is the context of a watch");
+_Static_assert(sizeof(void *) >= sizeof(uint32_t), "a watcher is the context of a watch");
 
 /* One request under way. Its mail is its reply, so that a callback needs no memory. */
 struct operation {
@@ -43,6 +43,7 @@ struct zkl__client {
 	struct zkl__mail          *first, **last;
 	struct operation          *operations;
 	atomic_bool                mail_lost;
+	struct zkl__mail          *last_word; /* LOST, made while there was memory; it ends the client */
 };
 
 struct access {
@@ -62,6 +63,12 @@ static void post(struct zkl__client *client, struct zkl__mail *mail)
 	client->options.wake(client->options.wake_arg);
 }
 
+static void lose_mail(struct zkl__client *client)
+{
+	atomic_store(&client->mail_lost, true);
+	client->options.wake(client->options.wake_arg);
+}
+
 static struct zkl__mail *new_mail(struct zkl__client *client, enum zkl__mail_type type)
 {
 	struct zkl__mail *mail = calloc(1, sizeof *mail);
@@ -69,7 +76,7 @@ static struct zkl__mail *new_mail(struct zkl__client *client, enum zkl__mail_typ
 	if (mail)
 		mail->type = type;
 	else
-		atomic_store(&client->mail_lost, true);
+		lose_mail(client);
 	return mail;
 }
 
@@ -82,8 +89,10 @@ struct zkl__mail *zkl__client_take(struct zkl__client *client)
 	client->first = NULL;
 	client->last = &client->first;
 	pthread_mutex_unlock(&client->mutex);
-	if (!mail && atomic_exchange(&client->mail_lost, false))
-		return new_mail(client, ZKL__MAIL_LOST);
+	if (!mail && atomic_load(&client->mail_lost)) {
+		mail = client->last_word;
+		client->last_word = NULL;
+	}
 	return mail;
 }
 
@@ -241,6 +250,8 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
 		op->mail.reply.data_len = copy ? size : 0;
 		if (copy)
 			memcpy(copy, value, size);
+		else
+			rc = ZSYSTEMERROR;
 	}
 	finish(op, rc);
 }
@@ -275,7 +286,8 @@ static void on_auth(int rc, const void *data)
 static void on_watch(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
 	struct zkl__client *client = (struct zkl__client *)zoo_get_context(handle);
-	const char         *slash = path ? strrchr(path, '/') : NULL;
+	size_t              chroot = strlen(client->options.chroot);
+	const char         *slash = path && strlen(path) > chroot ? strrchr(path + chroot, '/') : NULL;
 	struct zkl__mail   *mail;
 
 	(void)state;
@@ -285,7 +297,9 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
 	mail = new_mail(client, type == ZOO_DELETED_EVENT ? ZKL__MAIL_GONE : ZKL__MAIL_CHANGED);
 	if (!mail)
 		return;
-	mail->party = (uint64_t)(uintptr_t)context;
+	mail->watcher = (uint32_t)(uintptr_t)context;
+	snprintf(mail->directory, sizeof mail->directory, "%.*s", (int)(slash - path - (ptrdiff_t)chroot),
+	         path + chroot);
 	snprintf(mail->reply.name, sizeof mail->reply.name, "%s", slash + 1);
 	post(client, mail);
 }
@@ -394,7 +408,7 @@ static void send_make_path(struct zkl__client *client, struct operation *op)
 static int send_operation(struct zkl__client *client, struct operation *op, const struct zkl__request *request)
 {
 	zhandle_t *handle = client->handle;
-	void      *party = (void *)(uintptr_t)op->mail.party;
+	void      *watcher = (void *)(uintptr_t)zkl__watcher(op->mail.party);
 
 	switch (request->op) {
 	case ZKL__CREATE:
@@ -415,9 +429,9 @@ static int send_operation(struct zkl__client *client, struct operation *op, cons
 	case ZKL__FIND:
 		return zoo_aexists(handle, op->path, 0, on_stat, op);
 	case ZKL__WATCH:
-		return zoo_awget_children(handle, op->path, on_watch, party, on_children, op);
+		return zoo_awget_children(handle, op->path, on_watch, watcher, on_children, op);
 	case ZKL__WATCH_MARK:
-		return zoo_awget(handle, op->path, on_watch, party, on_data, op);
+		return zoo_awget(handle, op->path, on_watch, watcher, on_data, op);
 	case ZKL__MARK:
 		return zoo_aset(handle, op->path, request->data, (int)request->data_len, -1, on_stat, op);
 	case ZKL__DELETE:
@@ -425,11 +439,11 @@ static int send_operation(struct zkl__client *client, struct operation *op, cons
 	case ZKL__READ:
 		return zoo_aget(handle, op->path, 0, on_data, op);
 	case ZKL__READ_WATCH:
-		return zoo_awget(handle, op->path, on_watch, party, on_data, op);
+		return zoo_awget(handle, op->path, on_watch, watcher, on_data, op);
 	case ZKL__LIST_WATCH:
-		return zoo_awget_children2(handle, op->path, on_watch, party, on_listed, op);
+		return zoo_awget_children2(handle, op->path, on_watch, watcher, on_listed, op);
 	case ZKL__FIND_WATCH:
-		return zoo_awexists(handle, op->path, on_watch, party, on_stat, op);
+		return zoo_awexists(handle, op->path, on_watch, watcher, on_stat, op);
 	}
 	return ZUNIMPLEMENTED;
 }
@@ -440,8 +454,7 @@ void zkl__client_send(struct zkl__client *client, uint64_t party, const struct z
 	int               rc;
 
 	if (!op) {
-		atomic_store(&client->mail_lost, true);
-		client->options.wake(client->options.wake_arg);
+		lose_mail(client);
 		return;
 	}
 	rc = client->handle ? send_operation(client, op, request) : ZCONNECTIONLOSS;
@@ -489,9 +502,15 @@ static bool open_handle(struct zkl__client *client, const char *servers)
 struct zkl__client *zkl__client_new(const struct zkl__client_options *options)
 {
 	struct zkl__client *client = calloc(1, sizeof *client);
+	struct zkl__mail   *last_word = calloc(1, sizeof *last_word);
 
-	if (!client)
+	if (!client || !last_word) {
+		free(client);
+		free(last_word);
 		return NULL;
+	}
+	last_word->type = ZKL__MAIL_LOST;
+	client->last_word = last_word;
 	client->options = *options;
 	client->last = &client->first;
 	pthread_mutex_init(&client->mutex, NULL);
@@ -499,6 +518,7 @@ struct zkl__client *zkl__client_new(const struct zkl__client_options *options)
 		int error = errno;
 
 		pthread_mutex_destroy(&client->mutex);
+		free(last_word);
 		free(client);
 		errno = error;
 		return NULL;
@@ -549,6 +569,7 @@ struct zkl__mail *zkl__client_free(struct zkl__client *client)
 	close_handle(client);
 	left = client->first;
 	pthread_mutex_destroy(&client->mutex);
+	free(client->last_word);
 	free(client);
 	return left;
 }

@@ -10,8 +10,13 @@
 
 #include <stdbool.h>
 
+#include <zklock/zklock.h>
+
 #include "identities.h"
 #include "protocol.h"
+
+/* Of a directory below the chroot, with its NUL. */
+#define ZKL__DIRECTORY_MAX (ZKL_PATH_MAX + 1)
 
 struct zkl__client;
 
@@ -23,15 +28,17 @@ enum zkl__mail_type {
 	ZKL__MAIL_REPLY,
 	ZKL__MAIL_GONE,    /* a watched node was deleted */
 	ZKL__MAIL_CHANGED, /* a watched node was changed, born, or has other children */
-	ZKL__MAIL_LOST /* there was no memory for some mail: the connection's state and its watches must be asked anew */
+	ZKL__MAIL_LOST /* there was no memory for some mail, nobody knows which: the client is to be freed; comes once */
 };
 
 struct zkl__mail {
 	struct zkl__mail   *next;
 	enum zkl__mail_type type;
-	uint64_t            party;
-	int64_t             session_id, timeout_ns; /* CONNECTED */
-	struct zkl__reply   reply;                  /* REPLY; GONE and CHANGED: name */
+	uint64_t            party;                         /* REPLY */
+	uint32_t            watcher;                       /* GONE and CHANGED; see zkl__watcher() */
+	int64_t             session_id, timeout_ns;        /* CONNECTED */
+	struct zkl__reply   reply;                         /* REPLY; GONE and CHANGED: name */
+	char                directory[ZKL__DIRECTORY_MAX]; /* GONE and CHANGED */
 };
 
 struct zkl__client_options {

@@ -80,7 +80,7 @@ static bool have_node(const struct zkl__contender *c)
 static void forget_predecessor(struct zkl__contender *c)
 {
 	c->predecessor[0] = 0;
-	c->next = false;
+	c->next = c->mark_watched = false;
 	c->gone = false;
 	c->predecessor_watch = 0;
 }
@@ -192,7 +192,8 @@ static void watch_own(struct zkl__contender *c, struct zkl__actions *out)
 
 static void watch_predecessor(struct zkl__contender *c, struct zkl__actions *out)
 {
-	c->predecessor_watch = ask(c, out, c->next ? ZKL__WATCH : ZKL__WATCH_MARK, c->predecessor);
+	/* The watch with which the mark was read is still there: another kind would be one more for the client to keep. */
+	c->predecessor_watch = ask(c, out, c->next && !c->mark_watched ? ZKL__WATCH : ZKL__WATCH_MARK, c->predecessor);
 }
 
 static void relist(struct zkl__contender *c, struct zkl__actions *out)
@@ -482,7 +483,7 @@ static void on_watch(struct zkl__contender *c, const struct zkl__reply *reply, b
 	else if (reply->result == ZKL__NO_NODE)
 		c->gone = true;
 	else if (reply->marked)
-		c->next = true;
+		c->next = c->mark_watched = true;
 	conclude(c, lease_live, out);
 }
 
@@ -585,8 +586,10 @@ static void on_gone(struct zkl__contender *c, const char *name, bool lease_live,
 /* Also where the mark was seen: the change has used up the watch that came with the read. */
 static void on_changed(struct zkl__contender *c, const char *name, struct zkl__actions *out)
 {
-	if (c->state == ZKL__WAIT && c->link && !c->gone && strcmp(name, c->predecessor) == 0)
-		watch_predecessor(c, out);
+	if (c->state != ZKL__WAIT || !c->link || c->gone || strcmp(name, c->predecessor) != 0)
+		return;
+	c->mark_watched = false;
+	watch_predecessor(c, out);
 }
 
 static void on_link_up(struct zkl__contender *c, struct zkl__actions *out)

@@ -34,6 +34,8 @@ static bool is_port(const char *text, size_t length)
 	return port >= 1 && port <= 65535;
 }
 
+static const char no_memory[] = "no memory for the servers' names";
+
 /* One "host", "host:port", "[v6]" or "[v6]:port" of `length` bytes. Returns what is wrong; NULL: nothing. */
 static const char *parse_server(struct zkl__server *ret, const char *text, size_t length)
 {
@@ -65,7 +67,7 @@ static const char *parse_server(struct zkl__server *ret, const char *text, size_
 	snprintf(ret->port, sizeof ret->port, "%.*s", port < end ? (int)(end - port - 1) : 4,
 	         port < end ? port + 1 : DEFAULT_PORT);
 	ret->host = strndup(host, (size_t)(host_end - host));
-	return ret->host ? NULL : "no memory";
+	return ret->host ? NULL : no_memory;
 }
 
 int zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *reterr)
@@ -86,7 +88,7 @@ int zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *re
 	servers.list = calloc((size_t)(end - text) / 2 + 1, sizeof *servers.list);
 	if (!servers.chroot || !servers.list) {
 		zkl__servers_clear(&servers);
-		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for the servers' names");
+		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "%s", no_memory);
 	}
 	for (const char *part = text; part <= end && !wrong;) {
 		const char *comma = memchr(part, ',', (size_t)(end - part));
@@ -102,7 +104,8 @@ int zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *re
 	}
 	if (wrong) {
 		zkl__servers_clear(&servers);
-		return bad(reterr, text, wrong);
+		return wrong == no_memory ? zkl__error(reterr, ZKL_ENOMEM, 0, 0, "%s", no_memory)
+		                          : bad(reterr, text, wrong);
 	}
 	*ret = servers;
 	return 0;
@@ -134,15 +137,20 @@ struct list {
 	char    *text;
 	size_t   length;
 	unsigned count;
+	bool     no_memory; /* for all that belongs in it */
 };
 
 /* One "address:port" more. */
 static void append(struct list *list, const char *item, size_t length)
 {
-	char *text = list->count < ZKL__SERVERS_MAX ? realloc(list->text, list->length + length + 2) : NULL;
+	char *text;
 
+	if (list->count >= ZKL__SERVERS_MAX)
+		return;
+	text = realloc(list->text, list->length + length + 2);
+	list->no_memory = list->no_memory || !text;
 	if (!text)
-		return; /* with the addresses so far */
+		return;
 	list->text = text;
 	list->length += (size_t)snprintf(text + list->length, length + 2, "%s%.*s", list->length ? "," : "",
 	                                 (int)length, item);
@@ -163,8 +171,10 @@ static void look_up(struct zkl__server *server, int flags)
 			append(&list, item, strlen(item));
 		}
 	freeaddrinfo(found);
-	if (!list.text)
+	if (!list.text || list.no_memory) {
+		free(list.text);
 		return;
+	}
 	free(server->known);
 	server->known = list.text;
 }
@@ -199,7 +209,12 @@ char *zkl__servers_resolve(struct zkl__servers *servers, bool numeric_only)
 
 		if (first)
 			append(&list, first, strlen(first));
+		list.no_memory = list.no_memory || !first;
 		free(first);
+	}
+	if (list.no_memory) {
+		free(list.text);
+		return NULL;
 	}
 	return list.text;
 }

@@ -406,7 +406,7 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 		break;
 	case ZKL__MAIL_GONE:
 	case ZKL__MAIL_CHANGED:
-		zkl__hub_watch(&s->hub, mail->party, mail->type == ZKL__MAIL_GONE, mail->reply.name);
+		zkl__hub_watch(&s->hub, mail->watcher, mail->type == ZKL__MAIL_GONE, mail->directory, mail->reply.name);
 		break;
 	case ZKL__MAIL_EXPIRED: /* these end the client */
 	case ZKL__MAIL_AUTH_FAILED:
@@ -756,6 +756,7 @@ int zkl_session_open(const zkl_session_options *options, zkl_session **ret, zkl_
 		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for a session");
 	}
 	s->servers = servers;
+	s->hub.chroot_length = strlen(servers.chroot);
 	error = begin(s, options);
 	if (error) {
 		free_session(s);

@@ -26,14 +26,15 @@ ZKL_API int zkl_lock_new(zkl_session *session, const char *path, const zkl_optio
 
 /* Begins an attempt and returns; events tell how it goes. timeout_ms 0 is a try: it does not queue, writes nothing where
  * the lock is busy (ENDED(EBUSY)) and may take op_ms. ZKL_ESTATE: an attempt is under way, or a grant (also a lost one) is
- * not released yet. It may follow zkl_lock_release() at once. */
+ * not released yet. ZKL_ENOMEM: also where the session watches as many nodes as it can (session.h). It may follow
+ * zkl_lock_release() at once. */
 ZKL_API int zkl_lock_start(zkl_lock *lock, int64_t timeout_ms, zkl_error *reterr);
 
 /* As start, and waits. ZKL_ETIMEDOUT: not granted in time (the message says whether it
  * was queued). ZKL_ENOTCONN: no server reached. ZKL_EBUSY: a try met a holder.
  * ZKL_ECANCELED: released by another thread, or the session was cancelled. ZKL_EDEADLK: called from a callback. And what
- * ends attempts: ZKL_EACCES, ZKL_EPATH, ZKL_EEXHAUSTED, ZKL_ELOST (with ZKL_NO_REQUEUE), ZKL_EZK. timeout_ms ZKL_FOREVER: no
- * limit. */
+ * ends attempts: ZKL_EACCES, ZKL_EPATH, ZKL_EEXHAUSTED, ZKL_ELOST (with ZKL_NO_REQUEUE), ZKL_EZK. ZKL_ENOMEM as start.
+ * timeout_ms ZKL_FOREVER: no limit. */
 ZKL_API int zkl_lock_acquire(zkl_lock *lock, int64_t timeout_ms, zkl_grant *ret, zkl_error *reterr);
 
 /* May I act? Ask before each act that others can see. > 0: the grant with this token is held for so many ms more: the time

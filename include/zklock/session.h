@@ -22,9 +22,23 @@
  * granted, and the defaults, the lease ends 5T/8 after the newest proof. What is required of the servers: the same tickTime
  * and session limits on each, and T >= 2 ticks (ZooKeeper's default limit).
  *
- * The ZooKeeper client library itself aborts the process where it cannot create a thread, and crashes in most places where
- * it runs out of memory (ZooKeeper 3.8.0: 14 of the first 40 allocations of a new handle). It seeds random() and drand48()
- * anew whenever it connects: a program that needs a sequence of its own takes random_r() or erand48(). */
+ * Limits: when it has reconnected, the ZooKeeper client names all nodes that it watches in one packet, and servers hang up on
+ * one above 1 MiB, again and again (ZOOKEEPER-706). So a session watches at most 900,000 bytes of paths, and what goes beyond is
+ * refused with ZKL_ENOMEM: use another session. With n bytes of path, chroot included, a lock that is held or led counts n + 61,
+ * one that is waited for 2n + 193, a try n + 61, an observer 2n + 136; and the watch of who gave up counts up to n + 132 until the
+ * node that was before it goes. So 10,000 locks with paths of 29 bytes can be held, or 4,000 of 16 bytes waited for.
+ * Some hundreds begun at once delay the heartbeats behind them: begin many one after the other.
+ *
+ * What the ZooKeeper client library does to the process, found with 3.8.0, and nothing here can prevent:
+ * - It aborts where it cannot create one of its two threads, which is when a session opens and after each expiry.
+ * - It crashes in many places where it runs out of memory: 14 of the first 40 allocations of a new handle, 8 in a create.
+ *   Where the library's own memory runs out, the call says ZKL_ENOMEM; or, where it was news of the servers, a new session is
+ *   opened as after an expiry.
+ * - It aborts (its asserts are compiled in) where a server answers against the protocol.
+ * - It seeds random() and drand48() anew whenever it connects: a program that needs a sequence of its own takes random_r() or
+ *   erand48().
+ * - Without a descriptor it neither aborts nor crashes: it cannot connect, and tries again. Opening a session takes two
+ *   descriptors at once (ZKL_ESYS) and three more for the client. */
 
 #include <zklock/zklock.h>
 

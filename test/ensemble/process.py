@@ -163,6 +163,10 @@ def start(state, number):
     wait_until_started(state, number, still_alive(state, [number]))
 
 
+def fill(state, number):
+    raise Unsupported("fill: a folder's size cannot be limited without mounting; the compose backend can")
+
+
 def cut(state, number):
     raise Unsupported("cut: on loopback a server cannot be taken off its peers; the compose backend can")
 

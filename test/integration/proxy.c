@@ -71,7 +71,7 @@ struct proxy {
 	unsigned                held;
 	proxy_rule              rule; /* act 0: none */
 	bool                    struck;
-	int                     counts[OPS];
+	int                     counts[OPS], largest[OPS];
 	int64_t                 acked_ns[OPS];
 	int64_t                 session_id;
 	char                    password[16];
@@ -270,6 +270,8 @@ static bool pump_up(proxy *p, conn *c)
 				r.marked = true;
 			}
 			p->counts[op_slot(r.op)]++;
+			if ((int)len - 4 > p->largest[op_slot(r.op)])
+				p->largest[op_slot(r.op)] = (int)len - 4;
 			if (r.marked && p->rule.act == PROXY_CUT_BEFORE) {
 				strike(p);
 				return false;
@@ -684,7 +686,16 @@ void proxy_reset_counts(proxy *p)
 {
 	pthread_mutex_lock(&p->mutex);
 	memset(p->counts, 0, sizeof p->counts);
+	memset(p->largest, 0, sizeof p->largest);
 	pthread_mutex_unlock(&p->mutex);
+}
+
+int proxy_largest(proxy *p, int op)
+{
+	pthread_mutex_lock(&p->mutex);
+	int bytes = p->largest[op_slot(op)];
+	pthread_mutex_unlock(&p->mutex);
+	return bytes;
 }
 
 int64_t proxy_last_acked_ns(proxy *p, int op)

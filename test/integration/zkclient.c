@@ -292,7 +292,7 @@ int zkclient_delete(zkclient *c, const char *path)
 	return rc;
 }
 
-static void on_first_deleted(int rc, const void *data)
+static void on_deleted(int rc, const void *data)
 {
 	(void)rc;
 	(void)data;
@@ -300,7 +300,7 @@ static void on_first_deleted(int rc, const void *data)
 
 int zkclient_delete_both(zkclient *c, const char *first, const char *second)
 {
-	int rc = zoo_adelete(c->handle, first, -1, on_first_deleted, NULL);
+	int rc = zoo_adelete(c->handle, first, -1, on_deleted, NULL);
 	return rc == ZOK ? zoo_delete(c->handle, second, -1) : rc;
 }
 
@@ -319,6 +319,19 @@ int zkclient_delete_tree(zkclient *c, const char *path)
 		return rc;
 	deallocate_String_vector(&names);
 	return zkclient_delete(c, path);
+}
+
+int zkclient_delete_crowd(zkclient *c, const char *path)
+{
+	struct String_vector names = {0, NULL};
+	int                  rc = zkclient_children(c, path, &names);
+	for (int32_t i = 0; rc == ZOK && i < names.count; i++) {
+		char child[300];
+		snprintf(child, sizeof child, "%s/%s", path, names.data[i]);
+		rc = zoo_adelete(c->handle, child, -1, on_deleted, NULL);
+	}
+	deallocate_String_vector(&names);
+	return rc == ZOK ? zkclient_delete(c, path) : rc;
 }
 
 int zkclient_end_session(const char *server, int64_t id, const char password[16])

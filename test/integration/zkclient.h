@@ -46,6 +46,8 @@ int zkclient_delete(zkclient *c, const char *path);
 /* Two deletes in one go: the second is on its way before the first is answered. */
 int zkclient_delete_both(zkclient *c, const char *first, const char *second);
 int zkclient_delete_tree(zkclient *c, const char *path);
+/* A directory of empty directories, all at once. */
+int zkclient_delete_crowd(zkclient *c, const char *path);
 
 /* Ends somebody's session by its id and password. Keep its owner from reconnecting meanwhile. */
 int zkclient_end_session(const char *server, int64_t id, const char password[16]);
