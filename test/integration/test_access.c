@@ -153,6 +153,36 @@ static void identities_that_name_each_other_share_a_lock(void)
 	}
 }
 
+/* Below a directory that the first one made. */
+static void identities_that_name_each_other_stand_for_one_office(void)
+{
+	lock_path path = new_path();
+	seen      first = {0}, second = {0};
+
+	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
+	EXPECT_INT(zkclient_delete(observer(), path.text), ZOK);
+	zkl_session *alice = open_with("digest:alice:secret", "digest:" BOB),
+		    *bob = open_with("digest:bob:secret", "digest:" ALICE);
+	recorder      alices = RECORDER("alice"), bobs = RECORDER("bob");
+	zkl_election *a = election_new(alice, path.text, 0, &alices), *b = election_new(bob, path.text, 0, &bobs);
+	EXPECT_RC(zkl_election_campaign(a, NULL), ZKL_OK);
+	EXPECT_TRUE(recorder_wait(&alices, ZKL_EV_GRANTED, 1, ENOUGH_MS, &first));
+	EXPECT_RC(zkl_election_campaign(b, NULL), ZKL_OK);
+	EXPECT_TRUE(recorder_wait(&bobs, ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
+	EXPECT_INT(zkclient_count(observer(), path.text), 2); /* who leads is for everybody to see */
+	EXPECT_INT(zkclient_delete(observer(), first.node), ZNOAUTH);
+	EXPECT_RC(zkl_election_resign(a, ENOUGH_MS, NULL), ZKL_OK);
+	EXPECT_TRUE(recorder_wait(&bobs, ZKL_EV_GRANTED, 1, ENOUGH_MS, &second));
+	EXPECT_TRUE(second.token > first.token);
+	zkl_election_free(a);
+	zkl_election_free(b);
+	EXPECT_RC(zkl_session_close(alice, ENOUGH_MS), ZKL_OK);
+	EXPECT_RC(zkl_session_close(bob, ENOUGH_MS), ZKL_OK);
+	EXPECT_INT(zkclient_delete(observer(), path.text), ZOK);
+	recorder_free(&alices);
+	recorder_free(&bobs);
+}
+
 /* A waiter reads the node before it. */
 static void identity_that_is_not_named_cannot_wait_and_leaves_nothing(void)
 {
@@ -321,7 +351,7 @@ static void exceeded_quota_is_said_and_the_lock_works_again_below_it(void)
 
 static void others_of_another_form_are_refused(void)
 {
-	static const char *const wrong[] = {"", "bob", "digest:", ":bob", "digest:" BOB ",", ",digest:" BOB};
+	static const char *const wrong[] = {"", "bob", "digest:", ":bob", ("digest:" BOB ","), (",digest:" BOB)};
 
 	for (size_t i = 0; i <= sizeof wrong / sizeof *wrong; i++) {
 		zkl_session_options options = session_options(all_servers(), SESSION_MS);
@@ -356,6 +386,7 @@ int main(int argc, char **argv)
 	static const test tests[] = {
 		{TEST(what_credentials_made_is_for_their_owner_only, 60)},
 		{TEST(identities_that_name_each_other_share_a_lock, 120)},
+		{TEST(identities_that_name_each_other_stand_for_one_office, 60)},
 		{TEST(identity_that_is_not_named_cannot_wait_and_leaves_nothing, 60)},
 		{TEST(missing_permissions_are_named, 60)},
 		{TEST(node_that_may_not_be_deleted_is_told_and_ends_with_its_session, 60)},

@@ -142,6 +142,9 @@ static void forks_in_the_middle_of_work_block_no_child(void)
 
 static void child_opens_a_session_of_its_own(void)
 {
+#ifdef __SANITIZE_THREAD__
+	SKIP("the sanitizer ends a child that starts threads");
+#endif
 	lock_path    path = new_path();
 	zkl_session *s = session_open(all_servers(), SESSION_MS);
 	zkl_lock    *lock = lock_new(s, path.text, NULL);
@@ -364,15 +367,15 @@ static void descriptors_of_the_library_are_close_on_exec_and_all_are_closed(void
 				continue;
 			snprintf(name, sizeof name, "/proc/self/fd/%d", after.list[i]);
 			EXPECT_TRUE(readlink(name, target, sizeof target - 1) > 0);
-			if (fcntl(after.list[i], F_GETFD) & FD_CLOEXEC) {
-				ours++;
+			if (strncmp(target, "socket:", 7) == 0 || strncmp(target, "pipe:", 5) == 0) {
+				of_the_client++; /* close-on-exec or not: the headers say so */
 			} else {
-				of_the_client++;
-				EXPECT_TRUE(strncmp(target, "socket:", 7) == 0 || strncmp(target, "pipe:", 5) == 0);
+				ours++;
+				EXPECT_TRUE(fcntl(after.list[i], F_GETFD) & FD_CLOEXEC);
 			}
 		}
 		EXPECT_INT(ours, 2 + manual);     /* to wake it, its timer; that of zkl_session_fd() */
-		EXPECT_INT(of_the_client, 1 + 2); /* its socket, its pipe: the headers say so */
+		EXPECT_INT(of_the_client, 1 + 2); /* its socket, its pipe */
 		zkl_lock_free(lock);
 		EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
 		EXPECT_INT((int64_t)entries_of("/proc/self/fd").count, (int64_t)before.count);
@@ -388,7 +391,7 @@ static bool use_comma_locale(char *folder)
 	if (mkdtemp(folder) == NULL || setenv("LOCPATH", folder, 1) != 0)
 		return false;
 	snprintf(command, sizeof command, "localedef -i de_DE -f ISO-8859-1 %s/de_DE >/dev/null 2>&1", folder);
-	if (system(command) != 0)
+	if (system(command) != 0) /* NOLINT(cert-env33-c): the words are ours */
 		return false;
 	return setlocale(LC_ALL, "de_DE") != NULL && localeconv()->decimal_point[0] == ',';
 }
@@ -399,7 +402,7 @@ static void remove_comma_locale(const char *folder)
 	setlocale(LC_ALL, "C");
 	unsetenv("LOCPATH");
 	snprintf(command, sizeof command, "rm -rf %s", folder);
-	EXPECT_INT(system(command), 0);
+	EXPECT_INT(system(command), 0); /* NOLINT(cert-env33-c) */
 }
 
 static void live_and_look(void)
