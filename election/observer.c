@@ -109,7 +109,7 @@ static void on_listed(struct zkl__observer *o, const struct zkl__reply *reply)
 			ask(o, ZKL__FIND, "", NULL);
 		else
 			ask(o, ZKL__FIND_WATCH, o->options.path, NULL);
-	} else if (queue->overrun) {
+	} else if (queue->overrun || (queue->contenders && zkl__queue_sequence(queue->lowest) >= ZKL__SEQUENCE_END)) {
 		fail(o, ZKL_EEXHAUSTED, 0, "has used up its sequence numbers");
 	} else if (queue->unreadable) {
 		fail(o, ZKL_EPATH, 0, "has a contender with a name of more than 127 bytes");

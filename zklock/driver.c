@@ -372,22 +372,32 @@ static const char *refusal_text(int code)
 		return "is not waited for any more: the session was cancelled";
 	case ZKL_ESTATE:
 		return "is not waited for any more: the session is closed";
-	case ZKL_EINVAL:
-		return "cannot be held: stop_ms is more than a quarter of the session timeout that the servers granted";
 	default:
 		return "cannot be had: the servers refused the session's auth";
 	}
 }
 
-static void refuse(struct zkl__attempt *a, int code)
+/* What of the options does not fit the session timeout, which the servers may have shortened; NULL: all does. There would
+ * never be a live lease. */
+static const char *misfit(const struct zkl__hub *hub, int64_t stop_ns)
+{
+	if (stop_ns > most_stop_ns(hub))
+		return "cannot be held: stop_ms is more than a quarter of the session timeout that the servers granted";
+	if (zkl__lease_check_options(&hub->lease_options, zkl__hub_timeout_ns(hub)) != 0)
+		return "cannot be held: margin_ms, heartbeat_ms or tick_ms does not fit the session timeout that the "
+		       "servers granted";
+	return NULL;
+}
+
+static void refuse(struct zkl__attempt *a, int code, const char *text)
 {
 	if (is_waiting(a))
-		give_up(a, code, refusal_text(code));
+		give_up(a, code, text);
 }
 
 static void let_go_for_good(struct zkl__attempt *a)
 {
-	refuse(a, ZKL_ESTATE);
+	refuse(a, ZKL_ESTATE, refusal_text(ZKL_ESTATE));
 	if (a->handle && a->handle->attempt == a)
 		zkl__handle_release(a->handle);
 }
@@ -395,12 +405,14 @@ static void let_go_for_good(struct zkl__attempt *a)
 static void on_happened(struct zkl__party *party, enum zkl__happening what)
 {
 	struct zkl__attempt *a = (struct zkl__attempt *)party;
+	const char          *text;
 
 	zkl__attempt_hold(a);
 	switch (what) {
 	case ZKL__HEAR_LINK_UP:
-		if (a->stop_ns > most_stop_ns(a->hub))
-			refuse(a, ZKL_EINVAL);
+		text = misfit(a->hub, a->stop_ns);
+		if (text)
+			refuse(a, ZKL_EINVAL, text);
 		if (!a->done)
 			input(a, ZKL__IN_LINK_UP);
 		break;
@@ -420,7 +432,7 @@ static void on_happened(struct zkl__party *party, enum zkl__happening what)
 		ready(a);
 		break;
 	case ZKL__HEAR_REFUSED:
-		refuse(a, a->hub->refused);
+		refuse(a, a->hub->refused, refusal_text(a->hub->refused));
 		break;
 	case ZKL__HEAR_CLOSED:
 		let_go_for_good(a);
@@ -720,6 +732,7 @@ int zkl__handle_start(struct zkl__handle *h, int64_t timeout_ms, zkl_error *rete
 	struct zkl__hub     *hub = h->hub;
 	struct zkl__input    in = {.type = ZKL__IN_START};
 	struct zkl__attempt *a;
+	const char          *text;
 	int                  r;
 
 	if (timeout_ms < ZKL_FOREVER)
@@ -734,8 +747,9 @@ int zkl__handle_start(struct zkl__handle *h, int64_t timeout_ms, zkl_error *rete
 		                                   : "an attempt is under way or a grant held, release it first");
 	if (hub->refused)
 		return zkl__error(reterr, hub->refused, 0, 0, "%s %s", h->path, refusal_text(hub->refused));
-	if (h->stop_ns > most_stop_ns(hub))
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "%s %s", h->path, refusal_text(ZKL_EINVAL));
+	text = misfit(hub, h->stop_ns);
+	if (text)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "%s %s", h->path, text);
 	r = zkl__hub_check_room(hub, watch_size(h, timeout_ms == 0), h->path, reterr);
 	if (r < 0)
 		return r;

@@ -1611,6 +1611,20 @@ static void stop_time_that_the_servers_made_too_long_ends_the_attempt(void)
 	finish();
 }
 
+/* There would never be a live lease: better said than waited for. */
+static void lease_options_that_do_not_fit_what_the_servers_granted_end_the_attempt(void)
+{
+	begin_apart();
+	w.hub.lease_options.heartbeat_ns = 8000 * MS; /* T/3 of what was asked for */
+	start(a, ZKL_FOREVER);
+	zkl__hub_link_up(&w.hub, 77, 12000 * MS);
+	told("ENDED EINVAL");
+	CHECK(strstr(w.message, "heartbeat_ms") && strstr(w.message, "granted"));
+	CHECK_INT(start(a, 1000), ZKL_EINVAL);
+	sent("");
+	finish();
+}
+
 static void options_that_make_no_sense_are_refused(void)
 {
 	zkl_options        options = ZKL_OPTIONS_INIT;
@@ -2021,6 +2035,7 @@ int main(int argc, char **argv)
 		TEST(closing_waits_for_the_pinned),
 		TEST(stop_time_of_more_than_a_quarter_is_refused),
 		TEST(stop_time_that_the_servers_made_too_long_ends_the_attempt),
+		TEST(lease_options_that_do_not_fit_what_the_servers_granted_end_the_attempt),
 		TEST(options_that_make_no_sense_are_refused),
 		TEST(cleared_handle_leaves_in_the_background_and_is_told_nothing),
 		TEST(handle_can_be_cleared_at_every_step_of_an_attempt),
