@@ -30,7 +30,7 @@ struct seen {
 	int16_t              node; /* newest one */
 	bool                 candidate, active, gone; /* gone: its process is */
 	bool                 granted, lost, failed, left, expired;
-	int32_t              entitled_view, grant_number;
+	int32_t              entitled_view;
 	int                  allowance;
 	int64_t              broken_at; /* true time when an operator deleted the node; 0: not */
 };
@@ -41,7 +41,7 @@ static struct {
 	unsigned    grants, losses;
 	uint64_t    last_token[TREE_DIRECTORIES];
 	int16_t     newest[TREE_DIRECTORIES];
-	uint8_t     woken[TREE_NODES]; /* contenders that went on since this node went */
+	int16_t      woken[TREE_NODES]; /* the contender that went on when this node went: 0: none, else its number + 1 */
 	int64_t     disturbed, excused[PROCESSES];
 } all;
 
@@ -177,12 +177,6 @@ bool invariants_is_newest(int16_t attempt)
 	return all.newest[s->directory] == attempt && tree_alive(s->node, tree_end());
 }
 
-bool invariants_granted_after(int16_t one, int16_t other)
-{
-	return all.attempts[one].grant_number > all.attempts[other].grant_number &&
-	       all.attempts[one].directory == all.attempts[other].directory;
-}
-
 /* It acts, within the time that check() gave it. */
 void invariants_act(int16_t attempt)
 {
@@ -193,7 +187,7 @@ void invariants_act(int16_t attempt)
 		return;
 	if (s->left)
 		return; /* its own doing: it had let go before its act was over */
-	if (all.attempts[newest].grant_number > s->grant_number)
+	if (all.attempts[newest].token > s->token)
 		report_failure(OVERLAP, "%s acts after %s was granted", tree_node(s->node)->name,
 		               tree_node(all.attempts[newest].node)->name);
 }
@@ -317,8 +311,9 @@ static void check_herd(const struct seen *s, const struct zkl__input *in, const 
 
 	if (node == NOBODY || tree_node(node)->attempt == index_of(s) || !asks(out))
 		return;
-	if (++all.woken[node] > 1)
+	if (all.woken[node] && all.woken[node] != index_of(s) + 1)
 		report_failure(HERD, "the end of %s wakes more than one", tree_node(node)->name);
+	all.woken[node] = (int16_t)(index_of(s) + 1);
 }
 
 static void check_requeued(const struct seen *s, const struct zkl__input *in)
@@ -351,7 +346,7 @@ static void see(struct seen *s, const struct zkl__contender *c, const struct zkl
 		if (s->granted || s->failed || s->left)
 			report_failure(ONE_LOST, "granted twice, or after its end");
 		s->granted = true;
-		s->grant_number = (int32_t)++all.grants;
+		all.grants++;
 		check_grant(s, c, view);
 		TRACE("contender %d: GRANTED by %s", index_of(s), c->name);
 		break;

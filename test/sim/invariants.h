@@ -26,7 +26,6 @@ void    invariants_process_gone(unsigned process);
 /* ---- acts ---- */
 int16_t invariants_attempt_of_token(uint64_t token, unsigned owner);
 bool    invariants_is_newest(int16_t attempt);
-bool    invariants_granted_after(int16_t one, int16_t other);
 bool    invariants_is_live(int16_t attempt);
 void    invariants_act(int16_t attempt);
 

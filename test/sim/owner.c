@@ -164,7 +164,7 @@ static void timeout_check(uint32_t owner, uint32_t start)
 	if (!a || o->starts != start || zkl__attempt_settled(a) || a->contender.state == ZKL__LEAVE)
 		return;
 	if (process_thread_at(o->options.process, THREAD_PROTOCOL) > agenda_now())
-		agenda_put(process_thread_at(o->options.process, THREAD_PROTOCOL) + 2 * MS, timeout_check, owner, start);
+		agenda_put(process_thread_at(o->options.process, THREAD_PROTOCOL) + 6 * MS, timeout_check, owner, start);
 	else
 		report_failure(BOUNDED, "owner %u: still waiting after its timeout", owner);
 }
@@ -173,7 +173,7 @@ static void watch_timeout(struct owner *o, int64_t timeout_ns)
 {
 	int64_t end = process_true_time(o->options.process, process_clock(o->options.process) + timeout_ns);
 
-	agenda_put(end + 2 * MS, timeout_check, index_of(o), o->starts);
+	agenda_put(end + 6 * MS, timeout_check, index_of(o), o->starts);
 }
 
 static int64_t choose_timeout_ms(struct owner *o)

@@ -44,8 +44,6 @@ static void admit(int16_t directory, int16_t attempt, uint64_t token)
 	}
 	if (token == resource.of[directory].mark && attempt != resource.of[directory].by)
 		report_failure(FENCING, "two grants with the token %" PRIu64, token);
-	if (resource.of[directory].by != NOBODY && invariants_granted_after(resource.of[directory].by, attempt))
-		report_failure(FENCING, "a write of an older grant after one of a newer");
 	resource.of[directory].mark = token;
 	resource.of[directory].by = attempt;
 }

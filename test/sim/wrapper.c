@@ -29,7 +29,7 @@ struct wrapper {
 	bool                   granted, told_lost, lost_before_end;
 	bool                   command, stopped; /* of the tree */
 	unsigned               descendants;
-	bool                   warden, stubborn; /* stubborn: TERM does nothing */
+	bool                   warden, stubborn, killing; /* stubborn: TERM does nothing */
 };
 
 static struct wrapper wrappers[OWNERS];
@@ -134,8 +134,9 @@ static void tree_ends(uint32_t owner, uint32_t life)
 {
 	struct wrapper *w = &wrappers[owner];
 
-	if (is_over(owner, life, tree_ends) || tree_is_gone(w))
+	if (is_over(owner, life, tree_ends) || (tree_is_gone(w) && !w->killing))
 		return;
+	w->killing = false;
 	w->descendants = 0;
 	if (w->command) {
 		tell_end(w, SIGTERM);
@@ -148,7 +149,7 @@ static void exec_fails(uint32_t owner, uint32_t life)
 {
 	struct wrapper *w = &wrappers[owner];
 
-	if (is_over(owner, life, exec_fails))
+	if (is_over(owner, life, exec_fails) || !w->warden)
 		return;
 	w->command = false;
 	feed(w, ZKL__ON_EXEC_FAILED, rng_chance(&w->rng, 2) ? ENOENT : EACCES);
@@ -187,8 +188,6 @@ static void warden_dies(uint32_t owner, uint32_t life)
 		return;
 	w->warden = false;
 	w->command = false; /* it dies with its parent; its descendants do not */
-	if (w->supervisor.state == ZKL__STATE_RUNNING || w->supervisor.state == ZKL__STATE_ENDING)
-		w->descendants = w->descendants ? w->descendants : 1;
 	feed(w, ZKL__ON_WARDEN_DIED, 0);
 }
 
@@ -281,6 +280,7 @@ static void act(struct wrapper *w, const struct zkl__supervisor_action *action)
 		later(w, stop + 1, grace_over);
 		break;
 	case ZKL__DO_KILL:
+		w->killing = true;
 		later(w, 1 + rng_below(&w->rng, MS), tree_ends);
 		break;
 	case ZKL__DO_HOLD:

@@ -10,7 +10,8 @@
 #include "report.h"
 
 enum { QUEUE = 64, WATCHES = 96, PENDING = 256, SERVER_CONNS = 48, HELD = 96, LINK_HELD = 1000 };
-#define NO_CONN UINT32_MAX
+#define NO_CONN       UINT32_MAX
+#define SESSION_MOVED (-118)
 
 enum role { DOWN, LOOKING, FOLLOWING, LEADING };
 
@@ -553,7 +554,7 @@ static void leader_asked(unsigned leader, const struct message *m)
 		bool refused = session_refused(leader, c);
 
 		if (refused)
-			set_result(&zk.request[m->request], ZKL__UNKNOWN, closing(leader, c->session) ? -112 : -118);
+			set_result(&zk.request[m->request], ZKL__UNKNOWN, closing(leader, c->session) ? -112 : SESSION_MOVED);
 		propose(leader, &(struct pending){.type = MSG_FORWARD, .request = m->request, .conn = conn, .session = c->session, .refused = refused});
 		break;
 	}
@@ -675,6 +676,10 @@ static void flush(uint32_t conn)
 
 		c->first = (c->first + 1) % QUEUE;
 		c->count--;
+		if (r->zk_code == SESSION_MOVED) {
+			drop_conn(c); /* ZOOKEEPER-710: or it would be so for ever */
+			return;
+		}
 		if (is_read(r->op))
 			read_now(c, r);
 		else if (r->op == ZKL__SYNC)
