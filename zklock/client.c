@@ -24,6 +24,7 @@ struct operation {
 	struct zkl__mail    mail; /* first */
 	struct operation   *previous, *next;
 	struct zkl__client *client;
+	enum zkl__kind      kind;
 	struct zkl__uuid    uuid;
 	/* MAKE_PATH: replies that are missing, and one while it is being sent; errors of the first part that had one, of the
 	 * last part, and of sending. */
@@ -121,6 +122,7 @@ static struct operation *new_operation(struct zkl__client *client, uint64_t part
 	if (!op)
 		return NULL;
 	op->client = client;
+	op->kind = request->kind;
 	op->uuid = request->uuid;
 	op->mail.type = ZKL__MAIL_REPLY;
 	op->mail.party = party;
@@ -203,7 +205,7 @@ static void on_listed(int rc, const struct String_vector *names, const struct St
 
 	if (rc == ZOK) {
 		note_stat(op, stat);
-		zkl__queue_look(&op->mail.reply.queue, (const char *const *)names->data, (size_t)names->count,
+		zkl__queue_look(&op->mail.reply.queue, (const char *const *)names->data, (size_t)names->count, op->kind,
 		                op->uuid);
 		/* Every create counts twice but for the children that are there (DataNode.copyStat). */
 		op->mail.reply.created = ((uint32_t)stat->cversion + (uint32_t)stat->numChildren) / 2;
@@ -226,7 +228,7 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
 		note_stat(op, stat);
 		op->mail.reply.marked = zkl__node_data_is_marked(value, size);
 	}
-	if (rc == ZOK && op->mail.reply.op == ZKL__READ && size) {
+	if (rc == ZOK && op->mail.reply.op != ZKL__WATCH_MARK && size) {
 		char *copy = malloc(size);
 
 		op->mail.reply.data = copy;
@@ -272,7 +274,7 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
 
 	(void)state;
 	/* Each watch hears of the session, too, and stays. */
-	if (!slash || (type != ZOO_DELETED_EVENT && type != ZOO_CHANGED_EVENT))
+	if (!slash || type == ZOO_SESSION_EVENT || type == ZOO_NOTWATCHING_EVENT)
 		return;
 	mail = new_mail(client, type == ZOO_DELETED_EVENT ? ZKL__MAIL_GONE : ZKL__MAIL_CHANGED);
 	if (!mail)
@@ -303,9 +305,16 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
 
 /* ---- requests ------------------------------------------------------------------------------------------------------------ */
 
-static const struct ACL_vector *acl(const struct zkl__client *client)
+/* Under credentials a lock is its identities' own business. Who leads is not: everybody may read it. */
+static const struct ACL_vector *acl(const struct zkl__client *client, enum zkl__kind kind)
 {
-	return client->options.auth ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
+	/* ZOO_PERM_ALL and ZOO_PERM_READ, which are no constants in C. */
+	static struct ACL              all_and_readers[] = {{0x1f, {"auth", ""}}, {0x01, {"world", "anyone"}}};
+	static const struct ACL_vector readable = {2, all_and_readers};
+
+	if (!client->options.auth)
+		return &ZOO_OPEN_ACL_UNSAFE;
+	return kind == ZKL__KIND_ELECTION ? &readable : &ZOO_CREATOR_ALL_ACL;
 }
 
 static int send_create(struct zkl__client *client, struct operation *op, const struct zkl__request *request)
@@ -313,9 +322,9 @@ static int send_create(struct zkl__client *client, struct operation *op, const s
 	char   prefix[ZKL__NAME_MAX];
 	size_t length = strlen(op->path);
 
-	zkl__queue_prefix(request->uuid, prefix);
+	zkl__queue_prefix(request->kind, request->uuid, prefix);
 	snprintf(op->path + length, sizeof op->path - length, "/%s", prefix);
-	return zoo_acreate2(client->handle, op->path, request->data, (int)request->data_len, acl(client),
+	return zoo_acreate2(client->handle, op->path, request->data, (int)request->data_len, acl(client, op->kind),
 	                    ZOO_EPHEMERAL | ZOO_SEQUENCE, on_created, op);
 }
 
@@ -344,7 +353,7 @@ static void send_make_path(struct zkl__client *client, struct operation *op)
 		end = slash ? slash : end + strlen(end);
 		*end = 0;
 		atomic_fetch_add(&op->parts, 1);
-		op->send_error = zoo_acreate(client->handle, op->path, NULL, -1, acl(client), ZOO_PERSISTENT,
+		op->send_error = zoo_acreate(client->handle, op->path, NULL, -1, acl(client, op->kind), ZOO_PERSISTENT,
 		                             on_path_made, op);
 		if (op->send_error != ZOK)
 			atomic_fetch_sub(&op->parts, 1);
@@ -387,6 +396,12 @@ static int send_operation(struct zkl__client *client, struct operation *op, cons
 		return zoo_adelete(handle, op->path, -1, on_void, op);
 	case ZKL__READ:
 		return zoo_aget(handle, op->path, 0, on_data, op);
+	case ZKL__READ_WATCH:
+		return zoo_awget(handle, op->path, on_watch, party, on_data, op);
+	case ZKL__LIST_WATCH:
+		return zoo_awget_children2(handle, op->path, on_watch, party, on_listed, op);
+	case ZKL__FIND_WATCH:
+		return zoo_awexists(handle, op->path, on_watch, party, on_stat, op);
 	}
 	return ZUNIMPLEMENTED;
 }

@@ -21,7 +21,7 @@ enum zkl__mail_type {
 	ZKL__MAIL_AUTH_FAILED,
 	ZKL__MAIL_REPLY,
 	ZKL__MAIL_GONE,    /* a watched node was deleted */
-	ZKL__MAIL_CHANGED, /* a watched node's data was changed */
+	ZKL__MAIL_CHANGED, /* a watched node was changed, born, or has other children */
 	ZKL__MAIL_LOST /* there was no memory for some mail: the connection's state and its watches must be asked anew */
 };
 

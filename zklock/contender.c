@@ -148,6 +148,11 @@ static void ask_whether_free(struct zkl__contender *c, struct zkl__actions *out)
 	c->list = ask(c, out, ZKL__LIST, NULL);
 }
 
+static void refuse_misplaced(struct zkl__contender *c, struct zkl__actions *out)
+{
+	fail(c, out, ZKL_EPATH, 0, "has contenders of the other kind: a lock and an election need a path each");
+}
+
 static void make_path(struct zkl__contender *c, struct zkl__actions *out)
 {
 	c->state = ZKL__MAKE;
@@ -201,7 +206,7 @@ static void grant(struct zkl__contender *c, struct zkl__actions *out)
 {
 	if (zkl__contender_token(c) >= (uint64_t)c->czxid) {
 		fail(c, out, ZKL_EPATH, 0,
-		     "its lock directory had children made in bulk, so that tokens would not grow; delete the directory");
+		     "its directory had children made in bulk, so that tokens would not grow; delete the directory");
 		return;
 	}
 	forget_predecessor(c);
@@ -245,11 +250,11 @@ static void evaluate(struct zkl__contender *c, const struct zkl__reply *reply, b
 
 	if (queue->overrun || c->sequence >= ZKL__SEQUENCE_END) {
 		fail(c, out, ZKL_EEXHAUSTED, 0,
-		     "its lock directory has used up its sequence numbers; delete the directory once it is empty");
+		     "its directory has used up its sequence numbers; delete the directory once it is empty");
 		return;
 	}
 	if (queue->unreadable) {
-		fail(c, out, ZKL_EPATH, 0, "its lock directory has a contender with a name of more than 127 bytes");
+		fail(c, out, ZKL_EPATH, 0, "its directory has a contender with a name of more than 127 bytes");
 		return;
 	}
 	if (!queue->mine || queue->own_sequence > c->sequence) {
@@ -259,6 +264,10 @@ static void evaluate(struct zkl__contender *c, const struct zkl__reply *reply, b
 	if (queue->mine > 1) {
 		warn(out, "more than one node of ours, deleting the other", queue->extra);
 		ask(c, out, ZKL__DELETE, queue->extra);
+	}
+	if (queue->misplaced[0]) {
+		refuse_misplaced(c, out);
+		return;
 	}
 	c->directory_czxid = reply->czxid;
 	if (!queue->ahead) {
@@ -384,7 +393,9 @@ static void on_try_list(struct zkl__contender *c, const struct zkl__reply *reply
 		make_path(c, out);
 	else if (reply->queue.overrun || reply->created >= ZKL__SEQUENCE_END)
 		fail(c, out, ZKL_EEXHAUSTED, 0,
-		     "its lock directory has used up its sequence numbers; delete the directory once it is empty");
+		     "its directory has used up its sequence numbers; delete the directory once it is empty");
+	else if (reply->queue.misplaced[0])
+		refuse_misplaced(c, out);
 	else if (reply->queue.contenders)
 		fail(c, out, ZKL_EBUSY, 0, "is held by another");
 	else
@@ -523,17 +534,17 @@ static void on_reply(struct zkl__contender *c, const struct zkl__reply *reply, b
 	case ZKL__SYNC:
 	case ZKL__BARRIER: /* the list behind it tells */
 	case ZKL__PROVE:   /* the hub's */
-	case ZKL__READ:
+	default:           /* never asked here */
 		break;
 	}
 }
 
 /* ---- events --------------------------------------------------------------------------------------------------------- */
 
-static void lose(struct zkl__contender *c, struct zkl__actions *out)
+static void lose(struct zkl__contender *c, struct zkl__actions *out, const char *why)
 {
 	c->state = ZKL__LOST;
-	act(out, ZKL__TELL_LOST);
+	act(out, ZKL__TELL_LOST)->text = why;
 }
 
 /* Our own node was deleted, and not by us. */
@@ -542,7 +553,7 @@ static void node_gone(struct zkl__contender *c, struct zkl__actions *out)
 	switch (c->state) {
 	case ZKL__HELD:
 		forget_node(c);
-		lose(c, out);
+		lose(c, out, "its node was deleted");
 		break;
 	case ZKL__LOST:
 		forget_node(c);
@@ -605,7 +616,7 @@ static void on_link_up(struct zkl__contender *c, struct zkl__actions *out)
 		break;
 	case ZKL__HELD:
 		watch_own(c, out);
-		if (c->waited && !c->marked)
+		if (c->waited && !c->marked && !(c->flags & ZKL__CONTENDER_NO_MARK))
 			act(out, ZKL__TELL_SETTLE);
 		break;
 	case ZKL__LEAVE:
@@ -633,7 +644,7 @@ static void on_expired(struct zkl__contender *c, struct zkl__actions *out)
 	switch (c->state) {
 	case ZKL__HELD:
 		forget_node(c);
-		lose(c, out);
+		lose(c, out, "its session expired");
 		break;
 	case ZKL__LOST:
 		forget_node(c);
@@ -717,7 +728,7 @@ void zkl__contender_step(struct zkl__contender *c, const struct zkl__input *in, 
 		break;
 	case ZKL__IN_LEASE_OVER:
 		if (c->state == ZKL__HELD)
-			lose(c, out);
+			lose(c, out, "the session was not proved in time");
 		break;
 	case ZKL__IN_SETTLED:
 		on_settled(c, out);
@@ -752,8 +763,9 @@ const char *zkl__state_name(enum zkl__state state)
 
 const char *zkl__op_name(enum zkl__op op)
 {
-	static const char *const names[] = {"?",     "create",     "list", "make-path", "sync",   "barrier", "find",
-	                                    "watch", "watch-mark", "mark", "prove",     "delete", "read"};
+	static const char *const names[] = {"?",    "create",     "list",       "make-path", "sync",  "barrier",
+	                                    "find", "watch",      "watch-mark", "mark",      "prove", "delete",
+	                                    "read", "read-watch", "list-watch", "find-watch"};
 
 	return names[op];
 }

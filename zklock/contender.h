@@ -64,7 +64,7 @@ struct zkl__action {
 	uint32_t              ahead;
 	int                   error; /* a ZKL_E* */
 	int                   zk_code;
-	const char           *text; /* FAILED, WARN: static, what happened */
+	const char           *text; /* FAILED, LOST, WARN: static, what happened */
 };
 
 #define ZKL__ACTIONS_MAX 8

@@ -14,9 +14,17 @@
 #define LOG_WARN_LEVEL  4
 #define LOG_INFO_LEVEL  6
 
-static const struct zkl__party_type attempt_type;
-static void                         input(struct zkl__attempt *a, enum zkl__input_type type);
-static void                         step(struct zkl__attempt *a, struct zkl__input *in);
+const struct zkl__handle_type zkl__lock_type = {
+	.kind = ZKL__KIND_LOCK, .option_flags = ZKL_NO_REQUEUE, .stop = "stop, then release it"};
+const struct zkl__handle_type zkl__election_type = {.kind = ZKL__KIND_ELECTION,
+                                                    .contender_flags = ZKL__CONTENDER_NO_MARK,
+                                                    .option_flags = ZKL_NO_REQUEUE | ZKL_OBSERVE,
+                                                    .stop = "stop, then resign"};
+
+static const struct zkl__party_type  attempt_type;
+static const struct zkl__source_type event_type;
+static void                          input(struct zkl__attempt *a, enum zkl__input_type type);
+static void                          step(struct zkl__attempt *a, struct zkl__input *in);
 
 static void say(const struct zkl__attempt *a, int level, const char *id, const char *text, const char *subject)
 {
@@ -63,6 +71,8 @@ static struct zkl__attempt *new_attempt(struct zkl__handle *handle, unsigned fla
 		return NULL;
 	memcpy(a->path, handle->path, length);
 	a->party.type = &attempt_type;
+	a->source.type = &event_type;
+	a->kind = handle->type->kind;
 	if (zkl__hub_join(hub, &a->party) < 0) {
 		free(a);
 		return NULL;
@@ -92,7 +102,7 @@ static void let_go(struct zkl__attempt *a)
 
 static void ready(struct zkl__attempt *a)
 {
-	a->hub->port->ready(a->hub->world, a);
+	a->hub->port->ready(a->hub->world, &a->source);
 }
 
 static void end(struct zkl__attempt *a, int code, int zk_code, const char *text)
@@ -110,17 +120,30 @@ static void end(struct zkl__attempt *a, int code, int zk_code, const char *text)
 
 /* ---- actions of the contender ----------------------------------------------------------------------------------------- */
 
+/* A candidate's node holds its data and nothing else, or its id: Curator's LeaderLatch keeps its id there. */
+static size_t print_data(const struct zkl__attempt *a, bool marked, char *ret, size_t size)
+{
+	const struct zkl__handle   *h = a->handle;
+	const struct zkl__identity *who = &a->hub->identity;
+
+	if (a->kind == ZKL__KIND_LOCK)
+		return zkl__node_data_print(ret, size, who, a->since_ms, marked, h ? h->data : NULL,
+		                            h ? h->data_len : 0);
+	if (!h || !h->data_len)
+		return zkl__identity_print(ret, size, who);
+	memcpy(ret, h->data, h->data_len);
+	return h->data_len;
+}
+
 static void send(struct zkl__attempt *a, struct zkl__request *request)
 {
-	char                      data[ZKL__NODE_HEAD_MAX + ZKL_DATA_MAX];
-	const struct zkl__handle *h = a->handle;
+	char data[ZKL__NODE_HEAD_MAX + ZKL_DATA_MAX];
 
 	request->directory = a->path;
+	request->kind = a->kind;
 	if (request->op == ZKL__CREATE || request->op == ZKL__MARK) {
 		request->data = data;
-		request->data_len = zkl__node_data_print(data, sizeof data, &a->hub->identity, a->since_ms,
-		                                         request->op == ZKL__MARK, h ? h->data : NULL,
-		                                         h ? h->data_len : 0);
+		request->data_len = print_data(a, request->op == ZKL__MARK, data, sizeof data);
 	}
 	zkl__hub_send(a->hub, &a->party, request);
 	request->data = NULL;
@@ -143,11 +166,12 @@ static void granted(struct zkl__attempt *a)
 }
 
 /* Returns whether nobody will let go of the lost grant, since nobody knew of it. */
-static bool lost(struct zkl__attempt *a)
+static bool lost(struct zkl__attempt *a, const char *why)
 {
 	a->lost = true;
+	a->why_lost = why;
 	a->hub->counters.lost++;
-	say(a, LOG_WARN_LEVEL, "lost", "the lock is lost", a->path);
+	say(a, LOG_WARN_LEVEL, "lost", why, a->path);
 	if (a->handle) {
 		atomic_store(&a->handle->lost, a->token);
 		atomic_store(&a->handle->held, 0);
@@ -203,7 +227,7 @@ static void carry_out(struct zkl__attempt *a, struct zkl__action *action, bool *
 		zkl__hub_alarm(a->hub, a->settle_ns);
 		break;
 	case ZKL__TELL_LOST:
-		*orphaned = lost(a);
+		*orphaned = lost(a, action->text);
 		break;
 	case ZKL__TELL_FAILED:
 		end(a, action->error, action->zk_code, action->text);
@@ -429,7 +453,7 @@ static void on_expire(struct zkl__party *party, int64_t now, int64_t deadline)
 
 	if (a->contender.state != ZKL__HELD)
 		return;
-	if (now >= deadline - a->stop_ns || (a->handle && atomic_load(&a->handle->held) != a->token))
+	if (now >= deadline - a->stop_ns || (a->handle && !a->let_go && atomic_load(&a->handle->held) != a->token))
 		input(a, ZKL__IN_LEASE_OVER);
 }
 
@@ -486,8 +510,15 @@ int zkl__attempt_error(const struct zkl__attempt *a, zkl_error *reterr)
 	                  a->code && a->text ? a->text : zkl_strerror(code));
 }
 
-bool zkl__attempt_has_event(const struct zkl__attempt *a)
+struct zkl__attempt *zkl__attempt_of(const struct zkl__source *source)
 {
+	return (struct zkl__attempt *)((char *)(uintptr_t)source - offsetof(struct zkl__attempt, source));
+}
+
+static bool has_event(const struct zkl__source *source)
+{
+	const struct zkl__attempt *a = zkl__attempt_of(source);
+
 	if (!a->handle || !a->handle->on_event)
 		return false;
 	return a->events ||
@@ -499,6 +530,7 @@ static void fill(const struct zkl__attempt *a, struct zkl__delivery *ret, zkl_ev
 	memset(ret, 0, sizeof *ret);
 	ret->on_event = a->handle->on_event;
 	ret->user = a->handle->user;
+	ret->owner = a->handle;
 	ret->event.type = type;
 	ret->event.attempt = a->number;
 	if (a->token && a->accepted) {
@@ -514,6 +546,13 @@ static void fill_error(struct zkl__delivery *ret, int code, int zk_code, const c
 		zkl__error(&ret->error, code, zk_code, 0, "%s %s", path, text ? text : zkl_strerror(code));
 		ret->event.error = &ret->error;
 	}
+}
+
+static void fill_loss(const struct zkl__attempt *a, struct zkl__delivery *ret)
+{
+	ret->event.code = zkl__error(&ret->error, ZKL_ELOST, 0, 0, "%s is lost, %s: %s", a->path, a->why_lost,
+	                             a->handle->type->stop);
+	ret->event.error = &ret->error;
 }
 
 static int64_t lease_ms(const struct zkl__attempt *a)
@@ -535,9 +574,11 @@ static bool deliver_grant(struct zkl__attempt *a, struct zkl__delivery *ret)
 	return true;
 }
 
-bool zkl__attempt_next_event(struct zkl__attempt *a, struct zkl__delivery *ret)
+static bool next_event(struct zkl__source *source, struct zkl__delivery *ret)
 {
-	while (zkl__attempt_has_event(a)) {
+	struct zkl__attempt *a = zkl__attempt_of(source);
+
+	while (has_event(source)) {
 		if (a->events & ZKL__TELL_OF_WAITING) {
 			a->events &= ~(unsigned)ZKL__TELL_OF_WAITING;
 			fill(a, ret, ZKL_EV_WAITING);
@@ -551,7 +592,7 @@ bool zkl__attempt_next_event(struct zkl__attempt *a, struct zkl__delivery *ret)
 		} else if (a->events & ZKL__TELL_OF_LOSS) {
 			a->events &= ~(unsigned)ZKL__TELL_OF_LOSS;
 			fill(a, ret, ZKL_EV_LOST);
-			fill_error(ret, ZKL_ELOST, 0, a->path, "is lost: stop, then release it");
+			fill_loss(a, ret);
 			return true;
 		} else if (a->events & ZKL__TELL_OF_END) {
 			a->events = 0;
@@ -568,8 +609,21 @@ bool zkl__attempt_next_event(struct zkl__attempt *a, struct zkl__delivery *ret)
 	return false;
 }
 
-int zkl__handle_init(struct zkl__handle *h, struct zkl__hub *hub, const char *path, const zkl_options *options,
-                     unsigned contender_flags, zkl_error *reterr)
+static void hold_source(struct zkl__source *source)
+{
+	zkl__attempt_hold(zkl__attempt_of(source));
+}
+
+static void drop_source(struct zkl__source *source)
+{
+	zkl__attempt_drop(zkl__attempt_of(source));
+}
+
+static const struct zkl__source_type event_type = {
+	.has_event = has_event, .next_event = next_event, .hold = hold_source, .drop = drop_source};
+
+int zkl__handle_init(struct zkl__handle *h, const struct zkl__handle_type *type, struct zkl__hub *hub, const char *path,
+                     const zkl_options *options, zkl_error *reterr)
 {
 	static const zkl_options defaults = ZKL_OPTIONS_INIT;
 
@@ -579,8 +633,10 @@ int zkl__handle_init(struct zkl__handle *h, struct zkl__hub *hub, const char *pa
 	if (options->size < sizeof *options)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_options.size is %zu, not %zu: use ZKL_OPTIONS_INIT",
 		                  options->size, sizeof *options);
-	if (options->flags & ~ZKL_NO_REQUEUE)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_options.flags has unknown bits: %#x", options->flags);
+	if (options->flags & ~type->option_flags)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "zkl_options.flags has bits that are not possible here: %#x",
+		                  options->flags & ~type->option_flags);
 	if (options->data_len && !options->data)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_options.data is NULL, but data_len %zu",
 		                  options->data_len);
@@ -592,12 +648,13 @@ int zkl__handle_init(struct zkl__handle *h, struct zkl__hub *hub, const char *pa
 		                  "zkl_options.stop_ms is %" PRId64 ", at most %" PRId64
 		                  " (a quarter of the session timeout) fits the lease",
 		                  options->stop_ms, most_stop_ns(hub) / MS);
+	h->type = type;
 	h->hub = hub;
 	h->flags = options->flags;
 	h->on_event = options->on_event;
 	h->user = options->user;
 	h->stop_ns = options->stop_ms * MS;
-	h->contender_flags = contender_flags | (options->flags & ZKL_NO_REQUEUE ? ZKL__CONTENDER_NO_REQUEUE : 0);
+	h->contender_flags = type->contender_flags | (options->flags & ZKL_NO_REQUEUE ? ZKL__CONTENDER_NO_REQUEUE : 0);
 	h->path = strdup(path);
 	if (options->data_len) {
 		h->data = malloc(options->data_len);
@@ -650,7 +707,7 @@ int zkl__handle_start(struct zkl__handle *h, int64_t timeout_ms, zkl_error *rete
 		                  "timeout is %" PRId64 " ms: 0 is a try, ZKL_FOREVER no limit", timeout_ms);
 	if (hub->closed || h->closed)
 		return zkl__error(reterr, ZKL_ESTATE, 0, 0, "%s: the %s", h->path,
-		                  hub->closed ? "session is closed" : "lock is being freed");
+		                  hub->closed ? "session is closed" : "handle is being freed");
 	if (h->attempt)
 		return zkl__error(reterr, ZKL_ESTATE, 0, 0, "%s: %s", h->path,
 		                  h->attempt->lost ? "a lost grant is not released yet, release it first"
@@ -696,10 +753,31 @@ int zkl__handle_release(struct zkl__handle *h)
 	}
 	atomic_store(&h->held, 0);
 	atomic_store(&h->lost, 0);
+	if (a->pinned) {
+		a->let_go = true;
+		h->attempt = a;
+		return result;
+	}
 	if (!a->done)
 		leave(a);
 	zkl__attempt_drop(a);
 	return result;
+}
+
+void zkl__handle_pin(struct zkl__handle *h)
+{
+	h->attempt->pinned = true;
+}
+
+bool zkl__handle_unpin(struct zkl__handle *h)
+{
+	struct zkl__attempt *a = h->attempt;
+	bool                 released = a->let_go;
+
+	a->pinned = false;
+	if (released)
+		zkl__handle_release(h);
+	return released;
 }
 
 int64_t zkl__handle_check(struct zkl__handle *h, uint64_t token)

@@ -24,17 +24,17 @@ void zkl__events_clear(struct zkl__events *e)
 	pthread_cond_destroy(&e->returned);
 }
 
-void zkl__events_push(struct zkl__events *e, struct zkl__attempt *attempt)
+void zkl__events_push(struct zkl__events *e, struct zkl__source *source)
 {
 	uint64_t one = 1;
 
-	if (attempt->queued || e->silent || !zkl__attempt_has_event(attempt))
+	if (source->queued || e->silent || !source->type->has_event(source))
 		return;
-	zkl__attempt_hold(attempt);
-	attempt->queued = true;
-	attempt->next_queued = NULL;
-	*(e->last ? &e->last->next_queued : &e->first) = attempt;
-	e->last = attempt;
+	source->type->hold(source);
+	source->queued = true;
+	source->next_queued = NULL;
+	*(e->last ? &e->last->next_queued : &e->first) = source;
+	e->last = source;
 	e->count++;
 	if (e->fd < 0)
 		pthread_cond_signal(&e->filled);
@@ -42,26 +42,26 @@ void zkl__events_push(struct zkl__events *e, struct zkl__attempt *attempt)
 		return; /* a full counter is readable, too */
 }
 
-static struct zkl__attempt *pop(struct zkl__events *e)
+static struct zkl__source *pop(struct zkl__events *e)
 {
-	struct zkl__attempt *attempt = e->first;
+	struct zkl__source *source = e->first;
 
-	e->first = attempt->next_queued;
+	e->first = source->next_queued;
 	if (!e->first)
 		e->last = NULL;
 	e->count--;
-	attempt->queued = false;
-	return attempt;
+	source->queued = false;
+	return source;
 }
 
-/* All events of the first attempt, which must exist; returns how many. */
+/* All events of the first source, which must exist; returns how many. */
 static int deliver(struct zkl__events *e)
 {
-	struct zkl__attempt *attempt = pop(e);
-	int                  count = 0;
+	struct zkl__source *source = pop(e);
+	int                 count = 0;
 
-	while (!e->silent && zkl__attempt_next_event(attempt, &e->delivery)) {
-		e->called = attempt->handle;
+	while (!e->silent && source->type->next_event(source, &e->delivery)) {
+		e->called = e->delivery.owner;
 		pthread_mutex_unlock(e->mutex);
 		e->delivery.on_event(&e->delivery.event, e->delivery.user);
 		pthread_mutex_lock(e->mutex);
@@ -69,7 +69,7 @@ static int deliver(struct zkl__events *e)
 		count++;
 		pthread_cond_broadcast(&e->returned);
 	}
-	zkl__attempt_drop(attempt);
+	source->type->drop(source);
 	return count;
 }
 
@@ -117,9 +117,9 @@ bool zkl__events_inside(const struct zkl__events *e)
 	return e->called && pthread_equal(e->deliverer, pthread_self());
 }
 
-void zkl__events_await(struct zkl__events *e, const struct zkl__handle *handle)
+void zkl__events_await(struct zkl__events *e, const void *owner)
 {
-	while (e->called && (!handle || e->called == handle) && !zkl__events_inside(e))
+	while (e->called && (!owner || e->called == owner) && !zkl__events_inside(e))
 		pthread_cond_wait(&e->returned, e->mutex);
 }
 

@@ -189,6 +189,8 @@ static void on_lock_event(const zkl_event *event, void *user)
 	case ZKL_EV_RESUMED:
 		TELL(front, "the session is proved again");
 		break;
+	case ZKL_EV_LEADER: /* an election's */
+		break;
 	}
 }
 

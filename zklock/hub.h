@@ -19,7 +19,7 @@
 
 #define ZKL__NEVER INT64_MAX
 
-struct zkl__attempt;
+struct zkl__source;
 
 /* The world. */
 struct zkl__port {
@@ -32,7 +32,7 @@ struct zkl__port {
 	void (*rearm)(void *world); /* the same, but only under the mutex */
 	/* The absolute name of a child of a directory, chroot included. */
 	void (*absolute)(void *world, const char *directory, const char *name, char *ret, size_t size);
-	void (*ready)(void *world, struct zkl__attempt *attempt); /* driver.h: it has an event, or went on */
+	void (*ready)(void *world, struct zkl__source *source); /* driver.h: it has an event, or went on */
 	void (*log)(void *world, int level, const char *id, const char *text, const char *subject);
 };
 

@@ -9,6 +9,13 @@
 #define MARK_LINE    "\nmark=lowest\n"
 #define ID_LINE      "\nid="
 
+size_t zkl__identity_print(char *ret, size_t size, const struct zkl__identity *who)
+{
+	int length = snprintf(ret, size, "%s:%" PRId64 " %s", who->host, who->pid, who->program);
+
+	return length < 0 ? 0 : (size_t)length < size ? (size_t)length : size - 1;
+}
+
 size_t zkl__node_data_print(char *ret, size_t size, const struct zkl__identity *who, int64_t since_ms, bool marked,
                             const void *own, size_t own_len)
 {

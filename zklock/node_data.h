@@ -29,7 +29,8 @@ struct zkl__identity {
 	int64_t pid;
 };
 
-/* Writes to `ret`, which has `size` bytes; returns the length. */
+/* "host:pid program". Writes to `ret`, which has `size` bytes; returns the length. So does the next one. */
+size_t zkl__identity_print(char *ret, size_t size, const struct zkl__identity *who);
 size_t zkl__node_data_print(char *ret, size_t size, const struct zkl__identity *who, int64_t since_ms, bool marked,
                             const void *own, size_t own_len);
 bool   zkl__node_data_is_marked(const char *data, size_t len);

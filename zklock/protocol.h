@@ -20,7 +20,10 @@ enum zkl__op {
 	ZKL__MARK,       /* write into our node that it is the lowest */
 	ZKL__PROVE,      /* nothing, but through the quorum, if the node is there: a heartbeat */
 	ZKL__DELETE,     /* the node */
-	ZKL__READ        /* a node's data and birth, for holder() */
+	ZKL__READ,       /* a node's data and birth, for people */
+	ZKL__READ_WATCH, /* the same, and tell when it goes or its data changes */
+	ZKL__LIST_WATCH, /* the children, and tell when there are others: only where there are none */
+	ZKL__FIND_WATCH  /* is there such a node? tell when there is */
 };
 
 /* How a request ended. */
@@ -38,6 +41,7 @@ struct zkl__request {
 	uint32_t         id;
 	const char      *directory;
 	const char      *name; /* child of directory; NULL: the directory itself */
+	enum zkl__kind   kind; /* CREATE, LIST, LIST_WATCH, MAKE_PATH: of the directory */
 	struct zkl__uuid uuid; /* CREATE, LIST: who asks */
 	const char      *data; /* CREATE, MARK */
 	size_t           data_len;
@@ -49,15 +53,15 @@ struct zkl__reply {
 	uint32_t         id;
 	int              zk_code;
 	int64_t          sent_ns, replied_ns; /* by the client's clock, before it was sent and when it was answered */
-	/* CREATE, FIND, READ, and of the directory LIST */
+	/* CREATE, FIND, READ, READ_WATCH, and of the directory LIST, LIST_WATCH */
 	int64_t czxid, owner, born_ms;
 	char    name[ZKL__NAME_MAX]; /* CREATE: the node's */
-	/* LIST */
+	/* LIST, LIST_WATCH */
 	struct zkl__queue queue;
 	uint32_t          created; /* children ever created, which is the next sequence number */
 	/* WATCH_MARK */
 	bool marked;
-	/* READ; owned by whoever hands the reply out */
+	/* READ, READ_WATCH; owned by whoever hands the reply out */
 	const char *data;
 	size_t      data_len;
 };

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #define DIGITS 10
-#define KIND   "-lock-"
+
+/* What stands between uuid and number, by kind. */
+static const char *const tags[] = {[ZKL__KIND_LOCK] = "-lock-", [ZKL__KIND_ELECTION] = "-latch-"};
 
 void zkl__uuid_text(struct zkl__uuid uuid, char text[ZKL__UUID_MAX])
 {
@@ -16,12 +18,12 @@ void zkl__uuid_text(struct zkl__uuid uuid, char text[ZKL__UUID_MAX])
 	         uuid.low & 0xffffffffffff);
 }
 
-void zkl__queue_prefix(struct zkl__uuid uuid, char name[ZKL__NAME_MAX])
+void zkl__queue_prefix(enum zkl__kind kind, struct zkl__uuid uuid, char name[ZKL__NAME_MAX])
 {
 	char text[ZKL__UUID_MAX];
 
 	zkl__uuid_text(uuid, text);
-	snprintf(name, ZKL__NAME_MAX, "_c_%s" KIND, text);
+	snprintf(name, ZKL__NAME_MAX, "_c_%s%s", text, tags[kind]);
 }
 
 int64_t zkl__queue_sequence(const char *name)
@@ -48,13 +50,13 @@ static bool is_ours(const char *name, const char *prefix)
 	return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* Named as this library (and Curator's InterProcessMutex) names a lock's contender? */
-static bool is_native(const char *name)
+/* Named as this library and Curator (InterProcessMutex, LeaderLatch) name a contender of this kind? */
+static bool is_native(const char *name, enum zkl__kind kind)
 {
-	size_t length = strlen(name), tail = strlen(KIND) + DIGITS;
+	size_t length = strlen(name), tail = strlen(tags[kind]) + DIGITS;
 
 	return length == 3 + ZKL__UUID_MAX - 1 + tail && strncmp(name, "_c_", 3) == 0 &&
-	       strncmp(name + length - tail, KIND, strlen(KIND)) == 0;
+	       strncmp(name + length - tail, tags[kind], strlen(tags[kind])) == 0;
 }
 
 static void note_ours(struct zkl__queue *q, const char *name, int64_t sequence)
@@ -69,14 +71,16 @@ static void note_ours(struct zkl__queue *q, const char *name, int64_t sequence)
 	}
 }
 
-void zkl__queue_look(struct zkl__queue *q, const char *const *names, size_t count, struct zkl__uuid uuid)
+void zkl__queue_look(struct zkl__queue *q, const char *const *names, size_t count, enum zkl__kind kind,
+                     struct zkl__uuid uuid)
 {
-	char    prefix[ZKL__NAME_MAX];
-	int64_t lowest = INT64_MAX, before = -1;
+	enum zkl__kind other = kind == ZKL__KIND_LOCK ? ZKL__KIND_ELECTION : ZKL__KIND_LOCK;
+	char           prefix[ZKL__NAME_MAX];
+	int64_t        lowest = INT64_MAX, before = -1;
 
 	memset(q, 0, sizeof *q);
 	q->own_sequence = -1;
-	zkl__queue_prefix(uuid, prefix);
+	zkl__queue_prefix(kind, uuid, prefix);
 	for (size_t i = 0; i < count; i++) {
 		int64_t sequence = zkl__queue_sequence(names[i]);
 
@@ -95,7 +99,7 @@ void zkl__queue_look(struct zkl__queue *q, const char *const *names, size_t coun
 			lowest = sequence;
 			snprintf(q->lowest, ZKL__NAME_MAX, "%s", names[i]);
 		}
-		if (!is_native(names[i]))
+		if (!is_native(names[i], kind))
 			snprintf(q->foreign, ZKL__NAME_MAX, "%s", names[i]);
 	}
 	/* A second node with our number can only come from a sequence that stuck: it blocks us, and we it. */
@@ -107,6 +111,8 @@ void zkl__queue_look(struct zkl__queue *q, const char *const *names, size_t coun
 		if (q->own_sequence >= 0 && sequence > q->own_sequence)
 			continue;
 		q->ahead++;
+		if (is_native(names[i], other))
+			snprintf(q->misplaced, ZKL__NAME_MAX, "%s", names[i]);
 		if (sequence > before) {
 			before = sequence;
 			snprintf(q->predecessor, ZKL__NAME_MAX, "%s", names[i]);

@@ -4,9 +4,11 @@
 
 /* queue.h: the children of a lock directory, and whom a contender waits for. Pure.
  *
- * A contender's node is "_c_<uuid>-lock-<sequence>", Apache Curator's name for a protected lock node. Order is by the
- * number in exactly the last ten digits, whatever stands before them (ZOOKEEPER-3162: comparing whole names grants in the
- * wrong order). A child without such a number is no contender. A foreign child with one blocks like any other. */
+ * A contender's node is "_c_<uuid>-lock-<sequence>", Apache Curator's name for a protected lock node, or, in an election,
+ * "_c_<uuid>-latch-<sequence>", that of its LeaderLatch. Order is by the number in exactly the last ten digits, whatever
+ * stands before them (ZOOKEEPER-3162: comparing whole names grants in the wrong order). A child without such a number is no
+ * contender. A foreign child with one blocks like any other, but a lock's contender has no place in an election, nor a
+ * candidate in a lock's queue. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,6 +25,9 @@ struct zkl__uuid {
 	uint64_t high, low;
 };
 
+/* What a directory is for. */
+enum zkl__kind { ZKL__KIND_LOCK, ZKL__KIND_ELECTION };
+
 /* One look at the whole queue, from the point of view of the contender with a certain uuid. */
 struct zkl__queue {
 	uint32_t contenders;           /* all */
@@ -35,14 +40,16 @@ struct zkl__queue {
 	char     extra[ZKL__NAME_MAX]; /* another one of ours */
 	char     predecessor[ZKL__NAME_MAX];
 	char     lowest[ZKL__NAME_MAX];
-	char     foreign[ZKL__NAME_MAX]; /* some contender that is not named as we name ours */
+	char     foreign[ZKL__NAME_MAX];   /* some contender that is not named as we name ours */
+	char     misplaced[ZKL__NAME_MAX]; /* some contender before us that is one of the other kind */
 };
 
 void zkl__uuid_text(struct zkl__uuid uuid, char text[ZKL__UUID_MAX]);
-/* "_c_<uuid>-lock-": the server appends the sequence number. */
-void zkl__queue_prefix(struct zkl__uuid uuid, char name[ZKL__NAME_MAX]);
+/* "_c_<uuid>-lock-" or "_c_<uuid>-latch-": the server appends the sequence number. */
+void zkl__queue_prefix(enum zkl__kind kind, struct zkl__uuid uuid, char name[ZKL__NAME_MAX]);
 /* The sequence number in a name; -1: it has none; -2: it is negative, the sequence has run over. */
 int64_t zkl__queue_sequence(const char *name);
-void    zkl__queue_look(struct zkl__queue *q, const char *const *names, size_t count, struct zkl__uuid uuid);
+void    zkl__queue_look(struct zkl__queue *q, const char *const *names, size_t count, enum zkl__kind kind,
+                        struct zkl__uuid uuid);
 
 #endif

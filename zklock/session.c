@@ -35,9 +35,9 @@
 #define RETRY_NS (500 * MS)
 
 struct waiter {
-	pthread_cond_t       cond;
-	struct zkl__attempt *attempt; /* NULL: anything */
-	struct waiter       *next;
+	pthread_cond_t            cond;
+	const struct zkl__source *source; /* NULL: anything */
+	struct waiter            *next;
 };
 
 struct zkl_session {
@@ -103,9 +103,9 @@ static int64_t boot_ns(void)
 	return clock_ns(CLOCK_BOOTTIME);
 }
 
-bool zkl__session_wait(zkl_session *s, struct zkl__attempt *attempt, int64_t until_ns)
+bool zkl__session_wait(zkl_session *s, const struct zkl__source *source, int64_t until_ns)
 {
-	struct waiter   self = {.attempt = attempt, .next = s->waiters};
+	struct waiter   self = {.source = source, .next = s->waiters};
 	struct waiter **link = &s->waiters;
 	int             error = 0;
 
@@ -127,10 +127,10 @@ bool zkl__session_wait(zkl_session *s, struct zkl__attempt *attempt, int64_t unt
 	return error != ETIMEDOUT && (until_ns == ZKL__NEVER || boot_ns() < until_ns);
 }
 
-static void wake_waiters(zkl_session *s, const struct zkl__attempt *attempt)
+static void wake_waiters(zkl_session *s, const struct zkl__source *source)
 {
 	for (struct waiter *w = s->waiters; w; w = w->next)
-		if (!attempt || !w->attempt || w->attempt == attempt)
+		if (!source || !w->source || w->source == source)
 			pthread_cond_signal(&w->cond);
 }
 
@@ -193,12 +193,12 @@ static void world_absolute(void *world, const char *directory, const char *name,
 	snprintf(ret, size, "%s%s/%s", ((zkl_session *)world)->servers.chroot, directory, name);
 }
 
-static void world_ready(void *world, struct zkl__attempt *attempt)
+static void world_ready(void *world, struct zkl__source *source)
 {
 	zkl_session *s = world;
 
-	wake_waiters(s, attempt);
-	zkl__events_push(&s->events, attempt);
+	wake_waiters(s, source);
+	zkl__events_push(&s->events, source);
 }
 
 static void world_log(void *world, int level, const char *id, const char *text, const char *subject)
@@ -519,9 +519,9 @@ const char *zkl__session_chroot(const zkl_session *s)
 	return s->servers.chroot;
 }
 
-void zkl__session_await_callback(zkl_session *s, const struct zkl__handle *handle)
+void zkl__session_await_callback(zkl_session *s, const void *owner)
 {
-	zkl__events_await(&s->events, handle);
+	zkl__events_await(&s->events, owner);
 }
 
 void zkl__session_hold(zkl_session *s)

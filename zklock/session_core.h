@@ -21,12 +21,12 @@ const char      *zkl__session_chroot(const zkl_session *session);
 void zkl__session_hold(zkl_session *session);
 void zkl__session_drop(zkl_session *session);
 
-/* Unlocks, waits until something may have changed for the attempt (NULL: for anything) or until the time (ZKL__NEVER: none),
+/* Unlocks, waits until something may have changed for the source (NULL: for anything) or until the time (ZKL__NEVER: none),
  * locks. False: it is later than that. */
-bool zkl__session_wait(zkl_session *session, struct zkl__attempt *attempt, int64_t until_ns);
+bool zkl__session_wait(zkl_session *session, const struct zkl__source *source, int64_t until_ns);
 /* Wakes those who wait for anything. */
 void zkl__session_changed(zkl_session *session);
-/* Waits until none of the handle's callbacks runs in another thread. */
-void zkl__session_await_callback(zkl_session *session, const struct zkl__handle *handle);
+/* Waits until none of the owner's callbacks runs in another thread. */
+void zkl__session_await_callback(zkl_session *session, const void *owner);
 
 #endif

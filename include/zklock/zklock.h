@@ -4,10 +4,11 @@
 
 /* zklock.h: what every other header of zklock shares.
  *
- *     session  ->  lock  ->  grant  ->  token
+ *     session  ->  lock | election  ->  grant  ->  token
  *
- * A session (session.h) is one connection to a ZooKeeper ensemble with one heartbeat and one lease. A lock (lock.h) is a
- * contender on that session. A grant says that this contender holds; its token is what the protected resource compares.
+ * A session (session.h) is one connection to a ZooKeeper ensemble with one heartbeat and one lease. A lock (lock.h) or an
+ * election (election.h) is a contender on that session. A grant says that this contender holds or leads; its token is what the
+ * protected resource compares.
  *
  * For every call of the library, unless its own comment says otherwise:
  * - The result is an int: >= 0 good, < 0 one of ZKL_E*. `reterr` may be NULL and is written only on failure; `*ret` is
@@ -115,10 +116,10 @@ typedef struct zkl_grant {
 	uint64_t spare[4];
 } zkl_grant;
 
-/* Who holds.
+/* Who holds or leads.
  * since_ms: when it queued, Unix time by the server's clock.
  * waiting:  contenders behind it.
- * id:       printable "host:pid program"; a foreign client's data, with everything but printable ASCII escaped as \xNN.
+ * id:       printable "host:pid program"; a candidate's or a foreign client's data, all but printable ASCII escaped as \xNN.
  * data_len: true length of what the holder shows, even where `data` is cut. */
 typedef struct zkl_peer {
 	uint64_t token, epoch;
@@ -129,7 +130,7 @@ typedef struct zkl_peer {
 	uint64_t spare[4];
 } zkl_peer;
 
-/* Each attempt (a start or an acquire that returned >= 0, or an acquire that had to wait) sends
+/* Each attempt (a start, a campaign or an acquire that returned >= 0, or an acquire that had to wait) sends
  *
  *     WAITING*  [ GRANTED  (SUSPENDED RESUMED)*  [SUSPENDED]  [LOST] ]  ENDED
  *
@@ -137,38 +138,43 @@ typedef struct zkl_peer {
  * GRANTED    we hold. The lease is live at delivery; if it no longer is, ENDED(ELOST) comes instead. Only where an acquire()
  *            has returned the grant already it comes in any case, with lease_ms 0 if the lease is over.
  * SUSPENDED  proofs of the session stopped coming: begin nothing new. RESUMED: they are back.
- * LOST       stop now, you have stop_ms. The node stays (while the session lives) until YOU release: that call, not the
- *            callback's return, says that your work is over.
+ * LOST       stop now, you have stop_ms. The node stays (while the session lives) until YOU release or resign: that call,
+ *            not the callback's return, says that your work is over.
  * ENDED      once, last. code 0: released, node gone. Else why: ZKL_ETIMEDOUT, EBUSY, ECANCELED, ENOTCONN, ELOST, EACCES,
- *            EPATH, EEXHAUSTED, ... */
+ *            EPATH, EEXHAUSTED, ...
+ *
+ * LEADER     apart from all attempts, with ZKL_OBSERVE: who leads now. Changes that follow each other closely may come as
+ *            one. code < 0: it cannot be seen (election.h). */
 typedef enum zkl_event_type {
 	ZKL_EV_WAITING = 1,
 	ZKL_EV_GRANTED,
 	ZKL_EV_SUSPENDED,
 	ZKL_EV_RESUMED,
 	ZKL_EV_LOST,
-	ZKL_EV_ENDED
+	ZKL_EV_ENDED,
+	ZKL_EV_LEADER
 } zkl_event_type;
 
 typedef struct zkl_event {
 	zkl_event_type type;
-	int            code;      /* LOST, ENDED; else 0 */
+	int            code;      /* LOST, ENDED, LEADER; else 0 */
 	int64_t        lease_ms;  /* GRANTED, SUSPENDED, RESUMED: until LOST, should no further proof come */
 	uint32_t ahead, requeued; /* WAITING: at most so many before us; places lost so far (expiry, deleted node) */
-	/* 1, 2, ... of this handle. Where start() follows release() at once, the ENDED of the attempt before may come between
+	/* 1, 2, ... of this handle; LEADER: 0. Where start() follows release() at once, the ENDED of the attempt before may come between
 	 * the next one's events. */
 	uint32_t         attempt;
-	const zkl_grant *grant; /* GRANTED to LOST, and ENDED after them; else NULL */
-	const zkl_error *error; /* where code < 0; else NULL */
+	const zkl_grant *grant;  /* GRANTED to LOST, and ENDED after them; else NULL */
+	const zkl_error *error;  /* where code < 0; else NULL */
+	const zkl_peer  *leader; /* LEADER; NULL: there is none */
 	uint64_t         spare[4];
 } zkl_event;
 
 typedef void zkl_event_fn(const zkl_event *ev, void *user);
 
-/* Options of a lock. NULL in place of them stands for ZKL_OPTIONS_INIT. */
+/* Options of a lock or an election. NULL in place of them stands for ZKL_OPTIONS_INIT. */
 typedef struct zkl_options {
 	size_t        size;
-	unsigned      flags;    /* ZKL_NO_REQUEUE or 0 */
+	unsigned      flags;    /* ZKL_NO_REQUEUE, ZKL_OBSERVE */
 	zkl_event_fn *on_event; /* NULL: poll with check() */
 	void         *user;     /* handed to on_event */
 	/* LOST comes, and check() says no, so much before the lease ends. At most a quarter of the session timeout: more is
@@ -185,6 +191,8 @@ typedef struct zkl_options {
 /* The place in the queue is lost while waiting (session expired, own node deleted by hand): ENDED(ELOST) in place of going
  * back to the tail. */
 #define ZKL_NO_REQUEUE 1u
+/* An election's: LEADER events from new() on, the present leader first. */
+#define ZKL_OBSERVE 2u
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which image the compose backend runs, and how it is had.
+"""Which images the tests run, and how they are had.
 
-In this order: ZKLOCK_TEST_IMAGE where it is set; the official image where it is present; the local image where it was
-built before; the official image by a pull; the local image, built now. The local one is ZooKeeper from Debian trixie
-(3.9.3): bookworm's 3.8.0 loses wake-ups in a quorum (ZOOKEEPER-4537)."""
+The servers', in this order: ZKLOCK_TEST_IMAGE where it is set; the official image where it is present; the local image
+where it was built before; the official image by a pull; the local image, built now. The local one is ZooKeeper from
+Debian trixie (3.9.3): bookworm's 3.8.0 loses wake-ups in a quorum (ZOOKEEPER-4537).
+
+The peers' is a local one always: the same trixie with what is newer there than on most machines and is to be tested with
+zklock (Curator, kazoo, the C client), and with a systemd that can be booted."""
 
 import fcntl
 import hashlib
@@ -20,7 +23,11 @@ from ensemble import Fail, say, tool
 
 OFFICIAL = "zookeeper:3.9"
 SUITE = "trixie"
-PACKAGES = "libzookeeper-java,default-jre-headless"
+SERVER_PACKAGES = "libzookeeper-java,default-jre-headless"
+PEERS_PACKAGES = ("default-jre-headless,libcurator-client-java,libcurator-framework-java,libcurator-recipes-java,"
+                  "libslf4j-java,python3,python3-kazoo,"
+                  "gcc,libc6-dev,cmake,ninja-build,pkg-config,libzookeeper-mt-dev,libcunit1-dev,libsystemd-dev,"
+                  "systemd,dbus")
 ENTRYPOINT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "entrypoint.sh")
 
 # A registry that is out of reach can leave a pull without a word for minutes; one that answers says so at once, and
@@ -29,19 +36,18 @@ FIRST_WORD_S = 15
 PULL_S = 900
 BUILD_S = 1200
 
-# Without the manual pages of /usr/share/man the JRE's configuration fails, so those stay.
-MMDEBSTRAP = [
-    "mmdebstrap", "--variant=essential", "--include=" + PACKAGES, "--dpkgopt=force-unsafe-io",
-    "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
-    '--aptopt=Apt::Install-Recommends "false"',
-]
 
 
-def _local():
-    """The local image's name. It changes with the recipe, so that a changed one is built anew."""
-    with open(ENTRYPOINT, "rb") as f:
-        recipe = hashlib.sha256(f.read() + repr(MMDEBSTRAP).encode()).hexdigest()
-    return "zklock-zookeeper:%s-%s" % (SUITE, recipe[:12])
+def _recipe(packages):
+    # Without the manual pages of /usr/share/man the JRE's configuration fails, so those stay.
+    return ["mmdebstrap", "--variant=essential", "--include=" + packages, "--dpkgopt=force-unsafe-io",
+            "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
+            '--aptopt=Apt::Install-Recommends "false"']
+
+
+def _local(kind, recipe, entrypoint=b""):
+    """A local image's name. It changes with the recipe, so that a changed one is built anew."""
+    return "zklock-%s:%s-%s" % (kind, SUITE, hashlib.sha256(entrypoint + repr(recipe).encode()).hexdigest()[:12])
 
 
 def _present(name):
@@ -66,10 +72,10 @@ def _pull(name):
             pull.kill()
 
 
-def _mmdebstrap(words, log):
+def _mmdebstrap(recipe, words, log):
     """Its status. It mounts file systems below its temporary folder: it must be told to end and never be killed."""
     with open(log, "wb") as out, \
-            subprocess.Popen(MMDEBSTRAP + words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+            subprocess.Popen(recipe + words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
                              env=dict(os.environ, DEBIAN_FRONTEND="noninteractive")) as process:
         try:
             return process.wait(BUILD_S)
@@ -79,40 +85,43 @@ def _mmdebstrap(words, log):
                 os.killpg(process.pid, signal.SIGTERM)
 
 
-def _build(name):
+def _build(name, recipe, changes, entrypoint=None):
     if not shutil.which("mmdebstrap"):
-        raise Fail("%s cannot be pulled and mmdebstrap, which builds a local image, is not installed" % OFFICIAL)
+        raise Fail("mmdebstrap, which builds %s, is not installed" % name)
     say("building %s from Debian %s, once; it takes a minute or two" % (name, SUITE))
-    mode = ["--mode=root"] if os.geteuid() == 0 else []
+    words = ["--mode=root"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory(prefix="zklock-image-") as folder:
-        # The name inside the image is the name of the file that is copied in.
-        entrypoint = os.path.join(folder, "docker-entrypoint.sh")
-        shutil.copy(ENTRYPOINT, entrypoint)
-        os.chmod(entrypoint, 0o755)
+        if entrypoint is not None:
+            # The name inside the image is the name of the file that is copied in.
+            copy = os.path.join(folder, "docker-entrypoint.sh")
+            shutil.copy(entrypoint, copy)
+            os.chmod(copy, 0o755)
+            words.append("--customize-hook=copy-in %s /" % copy)
         tarball = os.path.join(folder, "root.tar")
         log = os.path.join(folder, "log")
-        status = _mmdebstrap(mode + ["--customize-hook=copy-in %s /" % entrypoint, SUITE, tarball], log)
+        status = _mmdebstrap(recipe, words + [SUITE, tarball], log)
         if status:
             with open(log, errors="replace", encoding="utf-8") as f:
                 sys.stderr.write("".join(f.readlines()[-20:]))
             raise Fail("mmdebstrap failed with status %d" % status)
-        tool(["docker", "import", "-c", 'ENTRYPOINT ["/docker-entrypoint.sh"]', "-c", 'VOLUME ["/data", "/datalog"]',
-              tarball, name], timeout=BUILD_S)
+        tool(["docker", "import"] + [word for change in changes for word in ("-c", change)] + [tarball, name],
+             timeout=BUILD_S)
 
 
 def find(build=True):
-    """The name of an image that is present, or None where it must be built and build is False."""
+    """The name of an image for servers that is present, or None where it must be built and build is False."""
     wanted = os.environ.get("ZKLOCK_TEST_IMAGE")
     if wanted:
         if not _present(wanted) and not _pull(wanted):
             raise Fail("the image %s of ZKLOCK_TEST_IMAGE is neither present nor can it be pulled" % wanted)
         return wanted
-    local = _local()
-    for name in (OFFICIAL, local):
-        if _present(name):
-            return name
+    recipe = _recipe(SERVER_PACKAGES)
     # Two that start side by side on a fresh machine build one image.
     with open(ENTRYPOINT, "rb") as lock:
+        local = _local("zookeeper", recipe, lock.read())
+        for name in (OFFICIAL, local):
+            if _present(name):
+                return name
         fcntl.flock(lock, fcntl.LOCK_EX)
         if _present(local):
             return local
@@ -120,5 +129,20 @@ def find(build=True):
             return OFFICIAL
         if not build:
             return None
-        _build(local)
+        _build(local, recipe, ['ENTRYPOINT ["/docker-entrypoint.sh"]', 'VOLUME ["/data", "/datalog"]'], ENTRYPOINT)
+    return local
+
+
+def find_peers(build=True):
+    """The same for the peers."""
+    recipe = _recipe(PEERS_PACKAGES)
+    local = _local("peers", recipe)
+    with open(os.path.realpath(__file__), "rb") as lock:
+        if _present(local):
+            return local
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _present(local):
+            if not build:
+                return None
+            _build(local, recipe, ["CMD [\"/bin/bash\"]"])
     return local

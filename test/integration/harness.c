@@ -321,8 +321,9 @@ int64_t net_last_proof_ns(net *n)
 
 static const char *event_name(int type)
 {
-	static const char *const names[] = {"-", "WAITING", "GRANTED", "SUSPENDED", "RESUMED", "LOST", "ENDED"};
-	return type >= 0 && type <= ZKL_EV_ENDED ? names[type] : "?";
+	static const char *const names[] = {"-",       "WAITING", "GRANTED", "SUSPENDED",
+	                                    "RESUMED", "LOST",    "ENDED",   "LEADER"};
+	return type >= 0 && type <= ZKL_EV_LEADER ? names[type] : "?";
 }
 
 /* May `next` follow `last` (0: the attempt's first)? A grant is in force after GRANTED, SUSPENDED and RESUMED. */
@@ -377,8 +378,14 @@ void recorder_event(const zkl_event *ev, void *user)
 	               .lease_ms = ev->lease_ms,
 	               .ahead = ev->ahead,
 	               .requeued = ev->requeued};
+	if (ev->leader != NULL) {
+		e.token = ev->leader->token;
+		e.epoch = ev->leader->epoch;
+		snprintf(e.id, sizeof e.id, "%s", ev->leader->id);
+	}
 	if (ev->grant != NULL) {
 		e.token = ev->grant->token;
+		e.epoch = ev->grant->epoch;
 		snprintf(e.node, sizeof e.node, "%s", ev->grant->node);
 	}
 	if (ev->error != NULL)
@@ -389,14 +396,18 @@ void recorder_event(const zkl_event *ev, void *user)
 		r->list = realloc(r->list, r->size * sizeof *r->list);
 	}
 	r->list[r->count++] = e;
-	bool granted_once = r->state >= ZKL_EV_GRANTED;
-	if (!follows(r->state, ev->type) || (ev->type == ZKL_EV_GRANTED && ev->grant == NULL) ||
-	    (ev->type == ZKL_EV_ENDED && granted_once != (ev->grant != NULL))) {
+	bool granted_once = r->state >= ZKL_EV_GRANTED, apart = ev->type == ZKL_EV_LEADER;
+	if (apart) {
+		if (ev->grant != NULL || (ev->code < 0) != (ev->error != NULL))
+			atomic_fetch_add(&violations, 1);
+	} else if (!follows(r->state, ev->type) || (ev->type == ZKL_EV_GRANTED && ev->grant == NULL) ||
+	           (ev->type == ZKL_EV_ENDED && granted_once != (ev->grant != NULL))) {
 		atomic_fetch_add(&violations, 1);
 		fprintf(stderr, "the last event may not come here:\n");
 		print_locked(r);
 	}
-	r->state = ev->type == ZKL_EV_ENDED ? 0 : (int)ev->type;
+	if (!apart)
+		r->state = ev->type == ZKL_EV_ENDED ? 0 : (int)ev->type;
 	pthread_cond_broadcast(&r->came);
 	pthread_mutex_unlock(&r->mutex);
 	if (r->then != NULL)
@@ -457,6 +468,48 @@ bool recorder_wait(recorder *r, zkl_event_type type, int nth, int64_t timeout_ms
 	return e != NULL;
 }
 
+static seen *newest_leader_locked(recorder *r)
+{
+	for (size_t i = r->count; i > 0; i--)
+		if (r->list[i - 1].type == ZKL_EV_LEADER)
+			return &r->list[i - 1];
+	return NULL;
+}
+
+bool recorder_wait_leader(recorder *r, uint64_t token, int64_t timeout_ms, seen *ret)
+{
+	int64_t end_ms = now_ms() + timeout_ms;
+	bool    met = false;
+	while (!met) {
+		pthread_mutex_lock(&r->mutex);
+		const seen *e = newest_leader_locked(r);
+		met = e != NULL && e->token == token && e->code == 0;
+		if (met && ret != NULL)
+			*ret = *e;
+		pthread_mutex_unlock(&r->mutex);
+		if (!met && now_ms() > end_ms) {
+			recorder_print(r);
+			return false;
+		}
+		if (!met)
+			poll_pause();
+	}
+	return true;
+}
+
+zkl_election *election_new(zkl_session *s, const char *path, unsigned flags, recorder *r)
+{
+	zkl_options   options = ZKL_OPTIONS_INIT;
+	zkl_election *election = NULL;
+	options.flags = flags;
+	if (r != NULL) {
+		options.on_event = recorder_event;
+		options.user = r;
+	}
+	EXPECT_RC(zkl_election_new(s, path, &options, &election, NULL), ZKL_OK);
+	return election;
+}
+
 zkl_lock *lock_new(zkl_session *s, const char *path, recorder *r)
 {
 	zkl_options options = ZKL_OPTIONS_INIT;
@@ -500,7 +553,8 @@ static void *probe(void *arg)
 	prober *p = arg;
 	while (!atomic_load(&p->stop)) {
 		int64_t before_ns = now_ns();
-		if (zkl_lock_check(p->lock, p->token) > 0) {
+		if ((p->lock != NULL ? zkl_lock_check(p->lock, p->token) : zkl_election_check(p->election, p->token)) >
+		    0) {
 			atomic_store(&p->last_yes_ns, before_ns);
 			if (atomic_load(&p->first_no_ns) != 0)
 				atomic_fetch_add(&p->yes_after_no, 1);
@@ -512,15 +566,26 @@ static void *probe(void *arg)
 	return NULL;
 }
 
-void prober_start(prober *p, zkl_lock *lock, uint64_t token)
+static void start_probing(prober *p, zkl_lock *lock, zkl_election *election, uint64_t token)
 {
 	p->lock = lock;
+	p->election = election;
 	p->token = token;
 	atomic_store(&p->stop, false);
 	atomic_store(&p->last_yes_ns, 0);
 	atomic_store(&p->first_no_ns, 0);
 	atomic_store(&p->yes_after_no, 0);
 	CU_ASSERT_FATAL(pthread_create(&p->thread, NULL, probe, p) == 0);
+}
+
+void prober_start(prober *p, zkl_lock *lock, uint64_t token)
+{
+	start_probing(p, lock, NULL, token);
+}
+
+void prober_start_election(prober *p, zkl_election *election, uint64_t token)
+{
+	start_probing(p, NULL, election, token);
 }
 
 void prober_stop(prober *p)

@@ -29,6 +29,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <zklock/election.h>
 #include <zklock/lock.h>
 
 #define SERVERS_MAX 7
@@ -163,12 +164,14 @@ typedef struct seen {
 	int            code;
 	int64_t        at_ns, lease_ms;
 	uint32_t       ahead, requeued;
-	uint64_t       token;
+	uint64_t       token, epoch; /* of the grant; LEADER: of the leader, token 0: there is none */
 	char           node[256];
 	char           message[244];
+	char           id[128]; /* LEADER */
 } seen;
 
-/* Keeps all events of one handle in order. An event that breaks their grammar, see zkl_event_type, fails the test. */
+/* Keeps all events of one handle in order. An event that breaks their grammar, see zkl_event_type, fails the test. LEADER
+ * events have none. */
 typedef struct recorder {
 	pthread_mutex_t mutex;
 	pthread_cond_t  came;
@@ -195,8 +198,12 @@ int recorder_total(recorder *r);
 bool recorder_wait(recorder *r, zkl_event_type type, int nth, int64_t timeout_ms, seen *ret);
 void recorder_print(recorder *r);
 
-/* A lock whose events are recorded. */
-zkl_lock *lock_new(zkl_session *s, const char *path, recorder *r);
+/* Waits until the newest LEADER event tells of this token (0: of nobody). */
+bool recorder_wait_leader(recorder *r, uint64_t token, int64_t timeout_ms, seen *ret);
+
+/* A lock, or an election, whose events are recorded. */
+zkl_lock     *lock_new(zkl_session *s, const char *path, recorder *r);
+zkl_election *election_new(zkl_session *s, const char *path, unsigned flags, recorder *r);
 
 /* ---- acquiring in another thread ---- */
 
@@ -215,17 +222,19 @@ int  acquirer_join(acquirer *a); /* what acquire() returned */
 
 /* ---- asking all the time ---- */
 
-/* A thread that asks zkl_lock_check() over and over. A yes is stamped with the moment before the call. */
+/* A thread that asks check() over and over. A yes is stamped with the moment before the call. */
 typedef struct prober {
-	pthread_t    thread;
-	zkl_lock    *lock;
-	uint64_t     token;
-	atomic_bool  stop;
-	atomic_llong last_yes_ns, first_no_ns; /* 0: none */
-	atomic_int   yes_after_no;
+	pthread_t     thread;
+	zkl_lock     *lock; /* or: */
+	zkl_election *election;
+	uint64_t      token;
+	atomic_bool   stop;
+	atomic_llong  last_yes_ns, first_no_ns; /* 0: none */
+	atomic_int    yes_after_no;
 } prober;
 
 void prober_start(prober *p, zkl_lock *lock, uint64_t token);
+void prober_start_election(prober *p, zkl_election *election, uint64_t token);
 void prober_stop(prober *p);
 
 /* ---- servers ---- */

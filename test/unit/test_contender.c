@@ -428,14 +428,29 @@ static void create_that_exists_is_tried_again_three_times_with_another_name(void
 	T("list #6", "GRANTED, SETTLE -> HELD");
 }
 
-static void contender_of_another_kind_blocks_and_is_logged_once(void)
+static void foreign_contender_blocks_and_is_logged_once(void)
 {
 	to_join();
 	T("create ok ours#5", "");
-	T("list latch#2 latch#4 #5", "WARN, WAITING 2, watch #5, watch-mark #4 -> WAIT");
+	T("list kazoo#2 kazoo#4 #5", "WARN, WAITING 2, watch #5, watch-mark #4 -> WAIT");
 	T("watch ok", "");
-	T("gone pred latch#4", "list -> RELIST");
-	T("list latch#2 #5", "WAITING 1, watch #2 -> WAIT");
+	T("gone pred kazoo#4", "list -> RELIST");
+	T("list kazoo#2 #5", "WAITING 1, watch #2 -> WAIT");
+}
+
+static void candidate_in_front_in_a_locks_directory_is_a_clear_error(void)
+{
+	to_join();
+	T("create ok ours#5", "");
+	T("list latch#2 #4 #5", "FAILED EPATH, delete #5 -> LEAVE");
+	T("delete ok", "DONE -> IDLE");
+	/* Behind us it is its own affair. */
+	to_join();
+	T("create ok ours#5", "");
+	T("list #5 latch#6", "GRANTED, SETTLE -> HELD");
+	begin_linked(ZKL__CONTENDER_TRY);
+	T("start", "sync, list -> TRY");
+	T("list latch#2", "FAILED EPATH, DONE -> IDLE");
 }
 
 static void children_that_are_no_contenders_are_ignored(void)
@@ -1510,7 +1525,7 @@ static void random_reply(struct fuzz *f)
 	                                    "#5 #6",
 	                                    "over",
 	                                    "long#3 #5",
-	                                    "latch#3 #5",
+	                                    "kazoo#3 #5",
 	                                    "#5 created=2146435072"};
 	enum zkl__op             op = (enum zkl__op)(ZKL__CREATE + check_below(&f->seed, ZKL__DELETE));
 	char                     text[80] = "";
@@ -1695,7 +1710,8 @@ int main(int argc, char **argv)
 		TEST(create_that_is_not_permitted_fails_without_a_trace),
 		TEST(list_that_is_not_permitted_fails_and_the_node_goes),
 		TEST(create_that_exists_is_tried_again_three_times_with_another_name),
-		TEST(contender_of_another_kind_blocks_and_is_logged_once),
+		TEST(foreign_contender_blocks_and_is_logged_once),
+		TEST(candidate_in_front_in_a_locks_directory_is_a_clear_error),
 		TEST(children_that_are_no_contenders_are_ignored),
 		TEST(second_node_of_ours_is_deleted),
 		TEST(contender_with_a_name_too_long_to_watch_fails),

@@ -206,7 +206,7 @@ static void do_create(struct session *s, const struct item *request, struct zkl_
 		WRONG("too many nodes");
 		return;
 	}
-	zkl__queue_prefix(request->uuid, prefix);
+	zkl__queue_prefix(ZKL__KIND_LOCK, request->uuid, prefix);
 	snprintf(n->name, sizeof n->name, "%.60s%010d", prefix, (int)w.next_sequence++);
 	n->owner = request->contender;
 	n->attempt = request->attempt;
@@ -236,7 +236,7 @@ static void do_list(struct session *s, const struct item *request, struct zkl__r
 	for (unsigned i = 0; i < w.node_count; i++)
 		if (alive(&w.nodes[i], s->view))
 			names[count++] = w.nodes[i].name;
-	zkl__queue_look(&r->queue, names, count, request->uuid);
+	zkl__queue_look(&r->queue, names, count, ZKL__KIND_LOCK, request->uuid);
 	r->czxid = directory_at(s->view);
 }
 
@@ -323,7 +323,8 @@ static void carry_out(struct session *s, const struct item *request, struct item
 		do_write(request, r);
 		catch_up(s);
 		break;
-	case ZKL__READ:
+	default: /* no contender's */
+		FAIL("asked for %s", zkl__op_name(request->op));
 		break;
 	}
 	answer->view = s->view;

@@ -33,21 +33,22 @@ struct pending {
 	int64_t          sent_ns;
 	char             name[ZKL__NAME_MAX];
 	char             whose;
+	enum zkl__kind   kind;
 };
 
 static struct {
-	struct zkl__hub      hub;
-	int64_t              now, creep; /* creep: how far each look at the clock moves it on */
-	struct zkl__handle   handle[HANDLES];
-	bool                 used[HANDLES];
-	struct pending       pending[REQUESTS];
-	unsigned             pending_count;
-	char                 sent[2000], told[2000], beats[2000], logged[2000], data[2000];
-	struct zkl__attempt *ready[REQUESTS];
-	unsigned             ready_count, wakes, rearms;
-	struct words         words;
-	int64_t              session_id;
-	bool                 answer_beats; /* at once, with a good result */
+	struct zkl__hub     hub;
+	int64_t             now, creep; /* creep: how far each look at the clock moves it on */
+	struct zkl__handle  handle[HANDLES];
+	bool                used[HANDLES];
+	struct pending      pending[REQUESTS];
+	unsigned            pending_count;
+	char                sent[2000], told[2000], beats[2000], logged[2000], data[2000];
+	struct zkl__source *ready[REQUESTS];
+	unsigned            ready_count, wakes, rearms;
+	struct words        words;
+	int64_t             session_id;
+	bool                answer_beats; /* at once, with a good result */
 	struct {
 		uint64_t       party;
 		zkl_event_type newest;
@@ -118,7 +119,7 @@ static void world_send(void *world, uint64_t party, const struct zkl__request *r
 		FAIL("more requests than the test has room for");
 		w.pending_count--;
 	}
-	*p = (struct pending){party, request->op, request->id, request->uuid, w.now, "", whose(party)};
+	*p = (struct pending){party, request->op, request->id, request->uuid, w.now, "", whose(party), request->kind};
 	snprintf(p->name, sizeof p->name, "%s", request->name ? request->name : "");
 	prefix[0] = p->whose;
 	if (p->whose == 'a')
@@ -153,14 +154,14 @@ static void world_absolute(void *world, const char *directory, const char *name,
 	snprintf(ret, size, "/chroot%s/%s", directory, name);
 }
 
-static void world_ready(void *world, struct zkl__attempt *attempt)
+static void world_ready(void *world, struct zkl__source *source)
 {
 	(void)world;
-	if (attempt->queued || !zkl__attempt_has_event(attempt) || w.ready_count == REQUESTS)
+	if (source->queued || !source->type->has_event(source) || w.ready_count == REQUESTS)
 		return;
-	attempt->queued = true;
-	zkl__attempt_hold(attempt);
-	w.ready[w.ready_count++] = attempt;
+	source->queued = true;
+	source->type->hold(source);
+	w.ready[w.ready_count++] = source;
 }
 
 static void world_log(void *world, int level, const char *id, const char *text, const char *subject)
@@ -215,7 +216,7 @@ static bool begin_handle(int i, int64_t stop_ms, unsigned flags)
 	options.stop_ms = stop_ms;
 	options.flags = flags;
 	w.used[i] = true;
-	return CHECK_INT(zkl__handle_init(&w.handle[i], &w.hub, "/locks/job", &options, 0, NULL), 0);
+	return CHECK_INT(zkl__handle_init(&w.handle[i], &zkl__lock_type, &w.hub, "/locks/job", &options, NULL), 0);
 }
 
 static void end_handle(int i)
@@ -267,6 +268,7 @@ static void fill_reply(struct zkl__reply *reply, const struct pending *p, const 
 	reply->owner = w.session_id;
 	snprintf(reply->name, sizeof reply->name, "%s", p->name);
 	snprintf(words, sizeof words, "%s", text);
+	w.words.kind = p->kind;
 	words_reply(&w.words, reply, p->uuid, words);
 }
 
@@ -384,17 +386,18 @@ static void deliver(void)
 	struct zkl__delivery delivery;
 
 	while (w.ready_count) {
-		struct zkl__attempt *attempt = w.ready[0];
+		struct zkl__source        *source = w.ready[0];
+		const struct zkl__attempt *attempt = zkl__attempt_of(source);
 
 		w.ready_count--;
 		for (unsigned i = 0; i < w.ready_count; i++)
 			w.ready[i] = w.ready[i + 1];
-		attempt->queued = false;
-		while (zkl__attempt_next_event(attempt, &delivery)) {
+		source->queued = false;
+		while (source->type->next_event(source, &delivery)) {
 			check_grammar(attempt->party.id, delivery.event.type);
 			delivery.on_event(&delivery.event, delivery.user);
 		}
-		zkl__attempt_drop(attempt);
+		source->type->drop(source);
 	}
 }
 
@@ -506,7 +509,7 @@ static void node_says_who_we_are_since_when_and_with_what(void)
 	options.data = "mark=lowest\nmine";
 	options.data_len = 16;
 	w.used[a] = true;
-	CHECK_INT(zkl__handle_init(&w.handle[a], &w.hub, "/locks/job", &options, 0, NULL), 0);
+	CHECK_INT(zkl__handle_init(&w.handle[a], &zkl__lock_type, &w.hub, "/locks/job", &options, NULL), 0);
 	CHECK_INT(start(a, 1000), 0);
 	CHECK_STR(w.data, "zklock 1\nid=web1:0 backup\nhost=web1\npid=0\nprogram=backup\nsince=1767225600000\n\n"
 	                  "mark=lowest\nmine");
@@ -613,7 +616,7 @@ static void no_event_without_a_callback(void)
 	begin();
 	end_handle(a);
 	w.used[a] = true;
-	CHECK_INT(zkl__handle_init(&w.handle[a], &w.hub, "/locks/job", NULL, 0, NULL), 0);
+	CHECK_INT(zkl__handle_init(&w.handle[a], &zkl__lock_type, &w.hub, "/locks/job", NULL, NULL), 0);
 	start(a, ZKL_FOREVER);
 	answer("create ok ours#5");
 	answer("list #5");
@@ -1437,6 +1440,142 @@ static void shorter_timeout_of_the_servers_shortens_the_lease_at_once(void)
 	}
 }
 
+/* ---- elections ------------------------------------------------------------------------------------------------------------------------ */
+
+static void begin_candidate(int i, const char *data)
+{
+	zkl_options options = ZKL_OPTIONS_INIT;
+
+	options.on_event = on_event;
+	options.user = &w.handle[i];
+	options.data = data;
+	options.data_len = data ? strlen(data) : 0;
+	w.used[i] = true;
+	CHECK_INT(zkl__handle_init(&w.handle[i], &zkl__election_type, &w.hub, "/elections/job", &options, NULL), 0);
+}
+
+/* What Curator's LeaderLatch keeps there, too. */
+static void candidates_node_holds_its_data_or_its_id_and_nothing_else(void)
+{
+	begin();
+	begin_candidate(b, NULL);
+	begin_candidate(c, "10.0.0.1:8080");
+	start(b, ZKL_FOREVER);
+	CHECK_STR(w.data, "web1:0 backup");
+	start(c, ZKL_FOREVER);
+	CHECK_STR(w.data, "10.0.0.1:8080");
+	finish();
+}
+
+/* Curator's LeaderLatch would be woken by a change of data, and by nothing after it. */
+static void leader_that_had_to_wait_watches_its_node_and_writes_nothing(void)
+{
+	begin();
+	begin_candidate(b, NULL);
+	start(b, ZKL_FOREVER);
+	sent("b:create, b:list");
+	answer("b:create ok ours#5");
+	answer("b:list #4 #5");
+	told("b:WAITING 1");
+	sent("b:watch #5, b:watch #4");
+	answer("b:watch ok");
+	answer("b:watch ok");
+	watch_event(true, "#4", b);
+	told("b:GRANTED 9000");
+	sent("");
+	run_to(1);
+	sent("");
+	finish();
+}
+
+static void candidate_of_a_locks_directory_ends_with_a_clear_error(void)
+{
+	begin();
+	begin_candidate(b, NULL);
+	start(b, ZKL_FOREVER);
+	answer("b:create ok ours#5");
+	answer("b:list lock#4 #5");
+	told("b:ENDED EPATH");
+	CHECK_STR(w.message,
+	          "/elections/job has contenders of the other kind: a lock and an election need a path each");
+	finish();
+}
+
+static void lead(void)
+{
+	begin();
+	begin_candidate(b, NULL);
+	start(b, ZKL_FOREVER);
+	answer("b:create ok ours#5");
+	answer("b:list #5");
+	told("b:GRANTED 9000");
+	sent("b:create, b:list");
+}
+
+/* The work goes on: nobody may follow yet. */
+static void pinned_grant_keeps_its_node_until_it_is_unpinned(void)
+{
+	lead();
+	zkl__handle_pin(&w.handle[b]);
+	CHECK_INT(zkl__handle_release(&w.handle[b]), 0);
+	CHECK_INT(zkl__handle_check(&w.handle[b], w.grant.token), ZKL_ENOTHELD);
+	CHECK_INT(zkl__handle_start(&w.handle[b], ZKL_FOREVER, NULL), ZKL_ESTATE);
+	CHECK_INT(zkl__handle_release(&w.handle[b]), 0); /* again */
+	w.answer_beats = true;
+	run_to(60000); /* heartbeats go on */
+	CHECK(!strstr(w.sent, "delete"));
+	w.sent[0] = 0;
+	told("");
+	CHECK(zkl__handle_unpin(&w.handle[b]));
+	sent("b:delete #5");
+	answer("b:delete ok");
+	told("b:ENDED");
+	CHECK_INT(w.hub.counters.lost, 0);
+	finish();
+}
+
+static void pinned_grant_that_was_not_released_stays_held(void)
+{
+	lead();
+	zkl__handle_pin(&w.handle[b]);
+	CHECK(!zkl__handle_unpin(&w.handle[b]));
+	CHECK(zkl__handle_check(&w.handle[b], w.grant.token) > 0);
+	finish();
+}
+
+static void pinned_grant_can_be_lost_before_and_after_its_release(void)
+{
+	for (int released_first = 0; released_first < 2; released_first++) {
+		lead();
+		zkl__handle_pin(&w.handle[b]);
+		if (released_first)
+			CHECK_INT(zkl__handle_release(&w.handle[b]), 0);
+		watch_event(true, "#5", b);
+		told("b:LOST ELOST"); /* for the work that still goes on */
+		CHECK_INT(zkl__handle_check(&w.handle[b], w.grant.token), ZKL_ELOST);
+		if (!released_first)
+			CHECK_INT(zkl__handle_release(&w.handle[b]), ZKL_ENOTHELD);
+		CHECK(zkl__handle_unpin(&w.handle[b]));
+		told("b:ENDED ELOST");
+		finish();
+	}
+}
+
+static void closing_waits_for_the_pinned(void)
+{
+	lead();
+	zkl__handle_pin(&w.handle[b]);
+	zkl__hub_close(&w.hub);
+	sent("");
+	CHECK(w.hub.first != NULL);
+	CHECK(zkl__handle_unpin(&w.handle[b]));
+	sent("b:delete #5");
+	answer("b:delete ok");
+	told("b:ENDED");
+	CHECK(w.hub.first == NULL);
+	finish();
+}
+
 /* ---- the stop time ------------------------------------------------------------------------------------------------------------------- */
 
 static void stop_time_of_more_than_a_quarter_is_refused(void)
@@ -1447,11 +1586,11 @@ static void stop_time_of_more_than_a_quarter_is_refused(void)
 
 	begin_apart();
 	options.stop_ms = 6001;
-	CHECK_INT(zkl__handle_init(&handle, &w.hub, "/x", &options, 0, &error), ZKL_EINVAL);
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
 	CHECK_STR(error.message,
 	          "zkl_options.stop_ms is 6001, at most 6000 (a quarter of the session timeout) fits the lease");
 	options.stop_ms = -1;
-	CHECK_INT(zkl__handle_init(&handle, &w.hub, "/x", &options, 0, &error), ZKL_EINVAL);
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
 	finish();
 }
 
@@ -1479,19 +1618,19 @@ static void options_that_make_no_sense_are_refused(void)
 
 	begin_apart();
 	options.size = 8;
-	CHECK_INT(zkl__handle_init(&handle, &w.hub, "/x", &options, 0, &error), ZKL_EINVAL);
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
 	CHECK(strstr(error.message, "zkl_options.size") && strstr(error.message, "ZKL_OPTIONS_INIT"));
 	options = (zkl_options)ZKL_OPTIONS_INIT;
 	options.flags = 2;
-	CHECK_INT(zkl__handle_init(&handle, &w.hub, "/x", &options, 0, &error), ZKL_EINVAL);
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
 	options.flags = 0;
 	options.data = data;
 	options.data_len = 1001;
-	CHECK_INT(zkl__handle_init(&handle, &w.hub, "/x", &options, 0, &error), ZKL_EINVAL);
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
 	CHECK_STR(error.message, "zkl_options.data_len is 1001, at most 1000 is possible");
 	options.data = NULL;
 	options.data_len = 1;
-	CHECK_INT(zkl__handle_init(&handle, &w.hub, "/x", &options, 0, &error), ZKL_EINVAL);
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
 	finish();
 }
 
@@ -1818,6 +1957,13 @@ int main(int argc, char **argv)
 		TEST(expiry_is_lost_for_the_holder_and_its_handle_can_be_used_again),
 		TEST(lease_of_a_session_ends_with_it),
 		TEST(shorter_timeout_of_the_servers_shortens_the_lease_at_once),
+		TEST(candidates_node_holds_its_data_or_its_id_and_nothing_else),
+		TEST(leader_that_had_to_wait_watches_its_node_and_writes_nothing),
+		TEST(candidate_of_a_locks_directory_ends_with_a_clear_error),
+		TEST(pinned_grant_keeps_its_node_until_it_is_unpinned),
+		TEST(pinned_grant_that_was_not_released_stays_held),
+		TEST(pinned_grant_can_be_lost_before_and_after_its_release),
+		TEST(closing_waits_for_the_pinned),
 		TEST(stop_time_of_more_than_a_quarter_is_refused),
 		TEST(stop_time_that_the_servers_made_too_long_ends_the_attempt),
 		TEST(options_that_make_no_sense_are_refused),

@@ -145,7 +145,7 @@ static void world_send(void *world, uint64_t party, const struct zkl__request *r
 	if (request->op == ZKL__CREATE) {
 		char prefix[ZKL__NAME_MAX];
 
-		zkl__queue_prefix(request->uuid, prefix);
+		zkl__queue_prefix(request->kind, request->uuid, prefix);
 		snprintf(r->name, sizeof r->name, "%.60s%010u", prefix, (unsigned)w.sequence++);
 	} else if (request->op == ZKL__LIST) {
 		/* The lock is free: our own node, if it is there. */
@@ -153,14 +153,14 @@ static void world_send(void *world, uint64_t party, const struct zkl__request *r
 			const char *names[] = {w.answers[i].reply.name};
 
 			if (w.answers[i].reply.op == ZKL__CREATE && w.answers[i].party == party)
-				zkl__queue_look(&r->queue, names, 1, request->uuid);
+				zkl__queue_look(&r->queue, names, 1, request->kind, request->uuid);
 		}
 		for (int i = 0; i < HANDLES; i++) {
 			const struct zkl__attempt *attempt = w.handle[i].attempt;
 			const char                *names[] = {attempt ? attempt->contender.name : ""};
 
 			if (attempt && attempt->party.id == party && attempt->contender.sequence >= 0)
-				zkl__queue_look(&r->queue, names, 1, request->uuid);
+				zkl__queue_look(&r->queue, names, 1, request->kind, request->uuid);
 		}
 	} else if (request->name) {
 		snprintf(r->name, sizeof r->name, "%s", request->name);
@@ -178,10 +178,10 @@ static void world_absolute(void *world, const char *directory, const char *name,
 	snprintf(ret, size, "%s/%s", directory, name);
 }
 
-static void world_ready(void *world, struct zkl__attempt *attempt)
+static void world_ready(void *world, struct zkl__source *source)
 {
 	(void)world;
-	(void)attempt;
+	(void)source;
 }
 
 static void world_log(void *world, int level, const char *id, const char *text, const char *subject)
@@ -236,7 +236,7 @@ static void begin(uint64_t seed, bool stalls)
 	w.hub.op_ns = T_NS / 2;
 	w.hub.timeout_asked_ns = T_NS;
 	for (int i = 0; i < HANDLES; i++) {
-		zkl__handle_init(&w.handle[i], &w.hub, i ? "/b" : "/a", NULL, 0, NULL);
+		zkl__handle_init(&w.handle[i], &zkl__lock_type, &w.hub, i ? "/b" : "/a", NULL, NULL);
 		w.owner_at[i] = w.now + (i ? below(4 * T_NS) : between(0, T_NS));
 	}
 	w.contacts[w.contact_count++] = w.now;

@@ -17,7 +17,7 @@ static struct zkl__queue look(const char *const *names)
 
 	while (names[count])
 		count++;
-	zkl__queue_look(&queue, names, count, uuid_b);
+	zkl__queue_look(&queue, names, count, ZKL__KIND_LOCK, uuid_b);
 	return queue;
 }
 
@@ -31,7 +31,7 @@ static void our_name_is_curators_protected_name(void)
 
 	zkl__uuid_text(uuid_b, text);
 	CHECK_STR(text, "bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb");
-	zkl__queue_prefix(uuid_b, name);
+	zkl__queue_prefix(ZKL__KIND_LOCK, uuid_b, name);
 	CHECK_STR(name, B "-lock-");
 	zkl__uuid_text((struct zkl__uuid){0, 0}, text);
 	CHECK_STR(text, "00000000-0000-0000-0000-000000000000");
@@ -124,7 +124,7 @@ static void empty_directory_has_nobody(void)
 {
 	struct zkl__queue queue;
 
-	zkl__queue_look(&queue, NULL, 0, uuid_b);
+	zkl__queue_look(&queue, NULL, 0, ZKL__KIND_LOCK, uuid_b);
 	CHECK_INT(queue.contenders, 0);
 	CHECK_INT(queue.ahead, 0);
 	CHECK_INT(queue.mine, 0);
@@ -220,6 +220,10 @@ static void foreign_contender_blocks_and_is_named(void)
 	CHECK_STR(queue.predecessor, "uuid__lock__0000000003");
 	CHECK_STR(queue.foreign, "uuid__lock__0000000003");
 	CHECK_STR(LOOK(A "-latch-0000000003", B "-lock-0000000004").foreign, A "-latch-0000000003");
+	CHECK_STR(LOOK(A "-latch-0000000003", B "-lock-0000000004").misplaced, A "-latch-0000000003");
+	CHECK_STR(LOOK(A "-latch-0000000005", B "-lock-0000000004").misplaced, "");
+	CHECK_STR(LOOK(A "-latch-0000000005").misplaced, A "-latch-0000000005");
+	CHECK_STR(LOOK("uuid__lock__0000000003", B "-lock-0000000004").misplaced, "");
 	CHECK_STR(LOOK(A "-lock-0000000003", B "-lock-0000000004").foreign, "");
 	CHECK_STR(LOOK("lock-0000000003", B "-lock-0000000004").foreign, "lock-0000000003");
 }

@@ -10,7 +10,7 @@
  *     find ok owner=76
  *
  * A result is ok, no-node, exists, denied, unknown or refused. A child is "#5" (ours, or a stranger's if we have none with that
- * number), "ours#5", "latch#5" (of another kind), "long#5" (with a name too long), "over" (its number ran over), or its name. */
+ * number), "ours#5", "kazoo#5" (a foreign one), "latch#5" (a candidate), "lock#5" (a lock's), "long#5" (with a name too long), "over" (its number ran over), or its name. */
 
 #include "check.h"
 
@@ -21,8 +21,9 @@
 #define WORDS_BIRTH 1000 /* czxid of the directory, unless it is said */
 
 struct words {
-	char     mine[32][64];
-	unsigned mine_count;
+	enum zkl__kind kind; /* of the directory */
+	char           mine[32][64];
+	unsigned       mine_count;
 };
 
 /* The name that the word stands for; `uuid` is that of the request which is answered. */
@@ -32,12 +33,16 @@ static inline void words_name(struct words *words, char name[WORDS_NAME], const 
 	int64_t     sequence = hash ? atoll(hash + 1) : -1;
 	char        prefix[ZKL__NAME_MAX];
 
-	zkl__queue_prefix(uuid, prefix);
+	zkl__queue_prefix(words->kind, uuid, prefix);
 	if (strncmp(word, "ours#", 5) == 0) {
 		snprintf(name, WORDS_NAME, "%s%010" PRId64, prefix, sequence);
 		snprintf(words->mine[words->mine_count++ % 32], 64, "%.63s", name);
 	} else if (strncmp(word, "latch#", 6) == 0) {
 		snprintf(name, WORDS_NAME, "_c_00000000-0000-4000-8000-000000000000-latch-%010" PRId64, sequence);
+	} else if (strncmp(word, "lock#", 5) == 0) {
+		snprintf(name, WORDS_NAME, "_c_00000000-0000-4000-8000-000000000000-lock-%010" PRId64, sequence);
+	} else if (strncmp(word, "kazoo#", 6) == 0) {
+		snprintf(name, WORDS_NAME, "00000000000040008000000000000000__lock__%010" PRId64, sequence);
 	} else if (strncmp(word, "long#", 5) == 0) {
 		snprintf(name, WORDS_NAME, "%0140d%010" PRId64, 7, sequence);
 	} else if (strcmp(word, "over") == 0) {
@@ -50,8 +55,8 @@ static inline void words_name(struct words *words, char name[WORDS_NAME], const 
 			}
 		}
 		/* The later the number the lower the uuid: who compares whole names is wrong. */
-		snprintf(name, WORDS_NAME, "_c_%08" PRIx64 "-0000-4000-8000-000000000000-lock-%010" PRId64,
-		         (uint64_t)(0xffffff - sequence), sequence);
+		snprintf(name, WORDS_NAME, "_c_%08" PRIx64 "-0000-4000-8000-000000000000-%s-%010" PRId64,
+		         (uint64_t)(0xffffff - sequence), words->kind == ZKL__KIND_LOCK ? "lock" : "latch", sequence);
 	} else {
 		snprintf(name, WORDS_NAME, "%s", word);
 	}
@@ -59,7 +64,7 @@ static inline void words_name(struct words *words, char name[WORDS_NAME], const 
 
 static inline enum zkl__op words_op(const char *word)
 {
-	for (enum zkl__op op = ZKL__CREATE; op <= ZKL__READ; op++)
+	for (enum zkl__op op = ZKL__CREATE; op <= ZKL__FIND_WATCH; op++)
 		if (strcmp(word, zkl__op_name(op)) == 0)
 			return op;
 	return 0;
@@ -91,7 +96,9 @@ static inline void words_reply(struct words *words, struct zkl__reply *reply, st
 	const char *list[WORDS_NODES];
 	size_t      count = 0;
 
-	reply->czxid = reply->op == ZKL__LIST ? WORDS_BIRTH : 0;
+	bool lists = reply->op == ZKL__LIST || reply->op == ZKL__LIST_WATCH;
+
+	reply->czxid = lists ? WORDS_BIRTH : 0;
 	for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) {
 		if (words_result(word, reply))
 			continue;
@@ -101,6 +108,8 @@ static inline void words_reply(struct words *words, struct zkl__reply *reply, st
 			reply->created = (uint32_t)strtoul(word + 8, NULL, 10);
 		else if (strncmp(word, "czxid=", 6) == 0)
 			reply->czxid = atoll(word + 6);
+		else if (strncmp(word, "data=", 5) == 0)
+			reply->data_len = strlen(reply->data = word + 5);
 		else if (strncmp(word, "owner=", 6) == 0)
 			reply->owner = atoll(word + 6);
 		else if (count < WORDS_NODES)
@@ -109,8 +118,8 @@ static inline void words_reply(struct words *words, struct zkl__reply *reply, st
 	for (size_t i = 0; i < count; i++)
 		list[i] = names[i];
 	reply->queue.own_sequence = -1;
-	if (reply->op == ZKL__LIST && reply->result == ZKL__DONE)
-		zkl__queue_look(&reply->queue, list, count, uuid);
+	if (lists && reply->result == ZKL__DONE)
+		zkl__queue_look(&reply->queue, list, count, words->kind, uuid);
 	if (reply->op == ZKL__CREATE && count)
 		snprintf(reply->name, sizeof reply->name, "%.127s", names[0]);
 	if ((reply->op == ZKL__CREATE || reply->op == ZKL__FIND) && !reply->czxid && reply->result == ZKL__DONE)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One path for zklock and somebody else's recipe: who contends there, and what they have been granted."""
+
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+import uuid
+
+from peers import SERVERS, Peer
+from support import TICK_S, wait_for
+
+SESSION_S = 4 * TICK_S
+# A killed client's node lasts for the session timeout and a tick; the rest is for a busy machine. What stalls does so for good.
+STALL_S = SESSION_S + 2 * TICK_S + 20
+
+
+class Contest(unittest.TestCase):
+    other = ""  # whose recipe
+
+    def setUp(self):
+        # Not below a common parent: Curator makes containers all the way up, and those go when they are empty.
+        self.path = "/interop-" + uuid.uuid4().hex
+        self.folder = tempfile.mkdtemp(prefix="zklock-interop-")
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.peers = []
+        self.started = 0
+        self.log = open(os.path.join(self.folder, "grants"), "a+", encoding="ascii")
+        self.addCleanup(self.log.close)
+        self.unfinished = ""
+        self.granted = []
+
+    def start(self, kind, recipe="lock", servers=SERVERS):
+        self.started += 1
+        peer = Peer(kind, "%s%d" % (kind, self.started), recipe, self.path, self.folder, int(SESSION_S * 1000), servers)
+        self.addCleanup(peer.close)
+        self.peers.append(peer)
+        return peer
+
+    def grants(self):
+        """(name, sequence, token) of every grant so far, in the order in which they were written in the grant."""
+        lines = self.log.read().split("\n")
+        lines[0] = self.unfinished + lines[0]
+        self.unfinished = lines.pop()
+        self.granted += [(name, int(sequence), int(token)) for name, sequence, token in map(str.split, lines)]
+        return self.granted
+
+    def count(self, kind=""):
+        return sum(name.startswith(kind) for name, _, _ in self.grants())
+
+    def wait_for_progress(self, who=""):
+        """That somebody is granted, or this very one."""
+        before = self.count(who)
+
+        def progress():
+            for peer in self.peers:
+                peer.check_alive()
+            return self.count(who) > before
+        wait_for(progress, "a grant%s after %d; %s" % (who and " of " + who, before, ", ".join(map(str, self.peers))),
+                 STALL_S)
+
+
+def main(*recipes):
+    """The arguments: one of these where there are several, whose recipe, names of tests."""
+    arguments = sys.argv[1:]
+    Contest.recipe = arguments.pop(0) if len(recipes) > 1 else recipes[0]
+    Contest.other = arguments.pop(0)
+    if Contest.other.endswith("-trixie") and os.environ.get("ZKLOCK_TEST_BACKEND") == "process":
+        print("there are no containers on this backend", file=sys.stderr)
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1] + arguments, verbosity=2)

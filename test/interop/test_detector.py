@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Would the thousand grants find an overlap? test_detector.py KIND"""
+
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+
+# pylint: disable=wrong-import-position
+from contest import Contest, main
+from support import wait_for
+
+
+class Detector(Contest):
+    def test_finds_who_holds_without_a_grant(self):
+        for intruding, honest in (("zklock", self.other), (self.other, "zklock")):
+            intruder = self.start(intruding).wait_ready()
+            intruder.ask("intrude", "intruding")
+            finder = self.start(honest)
+            finder.tell("grants 0")
+            self.assertEqual(finder.end(), 3)
+            self.assertEqual(finder.lines[-1].split()[0], "overlap")
+            intruder.kill()
+        self.assertEqual(self.grants(), [])
+
+    def test_finds_a_recipe_that_does_not_see_the_others_names(self):
+        if not self.other.startswith("kazoo"):
+            raise unittest.SkipTest("kazoo alone must be told of the names")
+        for kind, recipe in (("zklock", "lock"), (self.other, "blind")):
+            self.start(kind, recipe).tell("grants 3")
+        found = wait_for(lambda: [peer for peer in self.peers if peer.process.poll() is not None], "an overlap")
+        self.assertEqual({peer.end() for peer in found}, {3})
+
+
+if __name__ == "__main__":
+    main("lock")
