@@ -184,46 +184,47 @@ void client_send(unsigned client, int32_t request)
 
 /* ---- hearing ---------------------------------------------------------------------------------------------------------------- */
 
-static void add_watch(struct client *c, const struct request *r)
+static void add_watch(struct client *c, const struct watch *watch)
 {
-	struct watch watch = {r->node, r->op == ZKL__WATCH_MARK, r->party};
-
 	for (unsigned i = 0; i < c->watch_count; i++)
-		if (memcmp(&c->watches[i].node, &watch.node, sizeof watch.node) == 0 &&
-		    c->watches[i].data == watch.data && c->watches[i].party == watch.party)
+		if (c->watches[i].node == watch->node && c->watches[i].kind == watch->kind &&
+		    c->watches[i].party == watch->party)
 			return;
 	if (c->watch_count == CLIENT_WATCHES)
 		die("watches pile up at a client");
-	c->watches[c->watch_count++] = watch;
+	c->watches[c->watch_count++] = *watch;
 }
 
 /* A watch is used up by its event; a deletion uses up both kinds. */
 static void on_event(unsigned client, const struct message *m)
 {
 	struct client *c = &clients[client];
-	bool           gone = m->type == MSG_GONE;
+	bool           gone = m->type == MSG_GONE, directory = m->result >= WATCH_CHILDREN;
 
 	for (unsigned i = 0; i < c->watch_count; i++) {
 		const struct watch *w = &c->watches[i];
 
-		if (w->node == m->node && w->party == m->bits && (gone || w->data))
+		if (w->node != m->node || w->party != m->bits || directory != (w->kind >= WATCH_CHILDREN))
+			continue;
+		if (gone || w->kind == (enum watch_kind)m->result)
 			c->watches[i--] = c->watches[--c->watch_count];
 	}
-	process_mail_watch(client, m->bits, gone, m->node, m->view);
+	process_mail_watch(client, m->bits, gone, directory, m->node, m->view);
 }
 
 static void on_reply(unsigned client, const struct message *m)
 {
 	struct client        *c = &clients[client];
 	const struct request *r = zk_request(m->request);
+	struct watch          watch;
 
 	if (!c->sent_count || c->sent[0] != m->request)
 		die("a reply out of order");
 	memmove(c->sent, c->sent + 1, --c->sent_count * sizeof *c->sent);
 	if (m->view > c->seen)
 		c->seen = m->view;
-	if (m->result == ZKL__DONE && (r->op == ZKL__WATCH || r->op == ZKL__WATCH_MARK))
-		add_watch(c, r);
+	if (zk_watch_of(r, (enum zkl__result)m->result, &watch))
+		add_watch(c, &watch);
 	process_mail_reply(client, m->request, (enum zkl__result)m->result, r->zk_code, m->view);
 }
 

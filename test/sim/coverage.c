@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Inputs, with replies told apart by what they answer. */
-enum { INPUTS = ZKL__IN_SETTLED + 1, OPS = ZKL__READ + 1 };
+enum { INPUTS = ZKL__IN_SETTLED + 1, OPS = ZKL__FIND_WATCH + 1 };
 
 #define X(name) +1
 enum { SUPERVISOR_STATES = 0 ZKL__SUPERVISOR_STATES(X), SUPERVISOR_EVENTS = 0 ZKL__SUPERVISOR_EVENTS(X) };

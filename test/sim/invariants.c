@@ -259,11 +259,19 @@ void invariants_session_over(int16_t session, unsigned process)
 
 /* ---- steps --------------------------------------------------------------------------------------------------------------------- */
 
+/* It is there, and has no node. */
+static bool is_observer(const struct zkl__hub *hub, uint64_t party)
+{
+	const struct zkl__slot *slot = (uint32_t)party < hub->slot_count ? &hub->slots[(uint32_t)party] : NULL;
+
+	return slot && slot->party && slot->generation == (uint32_t)(party >> 32) && !slot->party->type->node;
+}
+
 void invariants_request(unsigned process, uint64_t party, const struct zkl__request *request, bool session_open)
 {
 	struct seen *s = find(process, party);
 
-	if (!s)
+	if (!s && !is_observer(process_hub(process), party))
 		report_failure(AFTER_END, "process %u: a request (%s) of a contender that is done", process,
 		               zkl__op_name(request->op));
 	if (!session_open)

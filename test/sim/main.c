@@ -14,7 +14,7 @@
 int main(int argc, char **argv)
 {
 	uint64_t seed = 1, n = 1000, without = 0;
-	bool     replay = false, cover = false;
+	bool     replay = false, cover = false, hunt = false;
 	unsigned failed = 0, bad[INVARIANT_COUNT] = {0};
 	uint64_t events = 0, grants = 0, losses = 0;
 
@@ -27,6 +27,8 @@ int main(int argc, char **argv)
 			without = strtoull(argv[++i], NULL, 0);
 		else if (!strcmp(argv[i], "--replay"))
 			replay = true;
+		else if (!strcmp(argv[i], "--hunt"))
+			hunt = true;
 		else if (!strcmp(argv[i], "--coverage"))
 			cover = true;
 	}
@@ -43,6 +45,8 @@ int main(int argc, char **argv)
 			failed++;
 			if (bad[r.invariant]++ < 5)
 				printf("seed %" PRIu64 ": %s: %s\n", seed + i, invariant_name(r.invariant), r.text);
+			if (hunt)
+				return 1;
 		}
 	}
 	if (cover)

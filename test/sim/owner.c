@@ -191,7 +191,7 @@ static void await(struct owner *o)
 		return;
 	o->awaited = o->handle.attempt;
 	zkl__attempt_hold(o->awaited);
-	owner_ready(o->awaited);
+	owner_ready(&o->awaited->source);
 }
 
 void owner_attempt(unsigned owner, int64_t timeout_ms)
@@ -269,11 +269,14 @@ static void wake(uint32_t owner, uint32_t attempt)
 	zkl__attempt_drop(a);
 }
 
-void owner_ready(struct zkl__attempt *a)
+void owner_ready(const struct zkl__source *source)
 {
-	for (unsigned i = 0; i < all.count; i++)
-		if (all.owners[i].awaited == a && zkl__attempt_settled(a))
+	for (unsigned i = 0; i < all.count; i++) {
+		struct zkl__attempt *a = all.owners[i].awaited;
+
+		if (a && &a->source == source && zkl__attempt_settled(a))
 			agenda_put(agenda_now() + rng_skewed(&all.owners[i].rng, MS / 4), wake, i, a->number);
+	}
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------------------------ */
@@ -324,12 +327,14 @@ static void check_story(struct owner *o, const zkl_event *event)
 		WRONG_IF(s->granted && !s->lost && event->code == ZKL_ELOST, "lost, and no LOST was told");
 		s->ended = true;
 		break;
+	case ZKL_EV_LEADER:
+		break;
 	}
 }
 
 static const char *event_name(zkl_event_type type)
 {
-	static const char *const names[] = {"", "WAITING", "GRANTED", "SUSPENDED", "RESUMED", "LOST", "ENDED"};
+	static const char *const names[] = {"", "WAITING", "GRANTED", "SUSPENDED", "RESUMED", "LOST", "ENDED", "LEADER"};
 
 	return names[type];
 }
@@ -372,14 +377,13 @@ static void on_event(const zkl_event *event, void *user)
 static void open_handle(struct owner *o)
 {
 	zkl_options options = ZKL_OPTIONS_INIT;
-	unsigned    flags = o->options.candidate ? ZKL__CONTENDER_NO_MARK : 0;
 
 	options.on_event = o->options.style == STYLE_BLOCKING ? NULL : on_event;
 	options.user = o;
 	options.flags = o->options.no_requeue ? ZKL_NO_REQUEUE : 0;
 	options.stop_ms = o->options.stop_ms;
-	if (zkl__handle_init(&o->handle, process_hub(o->options.process), process_paths[o->options.directory], &options,
-	                     flags, NULL) < 0)
+	if (zkl__handle_init(&o->handle, o->options.candidate ? &zkl__election_type : &zkl__lock_type,
+	                     process_hub(o->options.process), process_paths[o->options.directory], &options, NULL) < 0)
 		abort();
 	o->open = true;
 	o->attempt = 0;

@@ -29,8 +29,8 @@ unsigned owner_count(void);
 /* Their process has been started, or is gone. */
 void owner_start(unsigned process);
 void owner_forget(unsigned process);
-/* An attempt went on. */
-void owner_ready(struct zkl__attempt *attempt);
+/* An attempt, or who observes, went on. */
+void owner_ready(const struct zkl__source *source);
 /* Throws its handle away and makes a new one. */
 void owner_free_handle(unsigned owner);
 /* From now on nobody starts anything, and who holds lets go soon. */

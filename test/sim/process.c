@@ -17,7 +17,7 @@ enum { MAILBOX = 512 };
 struct mail {
 	enum mail_type   type;
 	uint64_t         party;
-	bool             gone;
+	bool             gone, directory;
 	int16_t          node;
 	int32_t          request, view;
 	enum zkl__result result;
@@ -39,7 +39,7 @@ struct process {
 	bool                   awake, woken; /* runs; will run */
 	int64_t                timer_at;
 	int32_t                view;
-	struct zkl__attempt   *first, *last; /* with events */
+	struct zkl__source    *first, *last; /* with events */
 	bool                   delivering;   /* will deliver */
 };
 
@@ -104,20 +104,26 @@ static void wake_protocol(struct process *p)
 	agenda_put(soon(p), run_protocol, (uint32_t)(p - processes), p->life);
 }
 
+static void hinder(struct process *p, int64_t *until, int64_t length)
+{
+	int64_t end = agenda_now() + length;
+
+	*until = end > *until ? end : *until;
+	p->hindered = end > p->hindered ? end : p->hindered;
+}
+
 void process_pause(unsigned process, int64_t length)
 {
 	struct process *p = &processes[process];
 
-	p->paused_until = agenda_now() + length;
-	p->hindered = p->paused_until > p->hindered ? p->paused_until : p->hindered;
+	hinder(p, &p->paused_until, length);
 }
 
 void process_stall(unsigned process, enum thread thread, int64_t length)
 {
 	struct process *p = &processes[process];
 
-	p->stalled_until[thread] = agenda_now() + length;
-	p->hindered = p->stalled_until[thread] > p->hindered ? p->stalled_until[thread] : p->hindered;
+	hinder(p, &p->stalled_until[thread], length);
 }
 
 int64_t process_latency(unsigned process)
@@ -172,6 +178,7 @@ static void world_send(void *world, uint64_t party, const struct zkl__request *r
 	r->id = request->id;
 	r->party = party;
 	r->uuid = request->uuid;
+	r->kind = request->kind;
 	r->process = (int16_t)process;
 	r->directory = strcmp(request->directory, process_paths[0]) == 0 ? 0 : 1;
 	r->node = request->name ? tree_find(request->name) : NOBODY;
@@ -203,20 +210,20 @@ static void world_absolute(void *world, const char *directory, const char *name,
 
 static void deliver(uint32_t process, uint32_t life);
 
-static void world_ready(void *world, struct zkl__attempt *attempt)
+static void world_ready(void *world, struct zkl__source *source)
 {
 	struct process *p = world;
 
 	if (p->dead)
 		return;
-	owner_ready(attempt);
-	if (attempt->queued || !zkl__attempt_has_event(attempt))
+	owner_ready(source);
+	if (source->queued || !source->type->has_event(source))
 		return;
-	zkl__attempt_hold(attempt);
-	attempt->queued = true;
-	attempt->next_queued = NULL;
-	*(p->last ? &p->last->next_queued : &p->first) = attempt;
-	p->last = attempt;
+	source->type->hold(source);
+	source->queued = true;
+	source->next_queued = NULL;
+	*(p->last ? &p->last->next_queued : &p->first) = source;
+	p->last = source;
 	if (!p->delivering) {
 		p->delivering = true;
 		agenda_put(soon(p), deliver, (uint32_t)(p - processes), p->life);
@@ -243,15 +250,15 @@ static const struct zkl__port port = {.now_ns = world_now,
 
 /* ---- events ----------------------------------------------------------------------------------------------------------------- */
 
-static struct zkl__attempt *pop(struct process *p)
+static struct zkl__source *pop(struct process *p)
 {
-	struct zkl__attempt *attempt = p->first;
+	struct zkl__source *source = p->first;
 
-	p->first = attempt->next_queued;
+	p->first = source->next_queued;
 	if (!p->first)
 		p->last = NULL;
-	attempt->queued = false;
-	return attempt;
+	source->queued = false;
+	return source;
 }
 
 static void deliver_all(struct process *p)
@@ -259,11 +266,11 @@ static void deliver_all(struct process *p)
 	struct zkl__delivery delivery;
 
 	while (p->first) {
-		struct zkl__attempt *attempt = pop(p);
+		struct zkl__source *source = pop(p);
 
-		while (!p->dead && zkl__attempt_next_event(attempt, &delivery))
+		while (!p->dead && source->type->next_event(source, &delivery))
 			delivery.on_event(&delivery.event, delivery.user);
-		zkl__attempt_drop(attempt);
+		source->type->drop(source);
 	}
 }
 
@@ -321,12 +328,13 @@ void process_mail_reply(unsigned process, int32_t request, enum zkl__result resu
 	mail->replied_ns = process_clock(process);
 }
 
-void process_mail_watch(unsigned process, uint64_t party, bool gone, int16_t node, int32_t view)
+void process_mail_watch(unsigned process, uint64_t party, bool gone, bool directory, int16_t node, int32_t view)
 {
 	struct mail *mail = post(process, MAIL_WATCH);
 
 	mail->party = party;
 	mail->gone = gone;
+	mail->directory = directory;
 	mail->node = node;
 	mail->view = view;
 }
@@ -353,11 +361,15 @@ static void fill(struct zkl__reply *reply, const struct mail *mail, const struct
 		reply->owner = node->session == NOBODY ? 0 : zk_session_id(node->session);
 	}
 	reply->marked = r->op == ZKL__WATCH_MARK && r->mark;
-	if (r->op == ZKL__LIST) {
+	if (r->op == ZKL__READ_WATCH) {
+		reply->data = "sim";
+		reply->data_len = 3;
+	}
+	if (r->op == ZKL__LIST || r->op == ZKL__LIST_WATCH) {
 		const char *names[TREE_NODES];
 		unsigned    count = tree_children(r->directory, r->view, names, TREE_NODES);
 
-		zkl__queue_look(&reply->queue, names, count, r->uuid);
+		zkl__queue_look(&reply->queue, names, count, r->kind, r->uuid);
 		reply->czxid = tree_directory(r->directory, r->view)->czxid;
 		reply->created = (uint32_t)tree_created(r->directory, r->view);
 	}
@@ -382,6 +394,12 @@ static void hand_out_reply(struct process *p, const struct mail *mail)
 	zkl__hub_reply(&p->hub, r->party, &reply);
 }
 
+/* The last part of what is watched. */
+static const char *watched_name(const struct mail *mail)
+{
+	return mail->directory ? strrchr(process_paths[mail->node], '/') + 1 : tree_node(mail->node)->name;
+}
+
 static void hand_out(struct process *p, const struct mail *mail)
 {
 	p->view = tree_end();
@@ -399,9 +417,9 @@ static void hand_out(struct process *p, const struct mail *mail)
 		break;
 	case MAIL_WATCH:
 		TRACE("process %d: %s %s, view %d", (int)(p - processes), mail->gone ? "gone" : "changed",
-		      tree_node(mail->node)->name, mail->view);
+		      watched_name(mail), mail->view);
 		p->view = mail->view;
-		zkl__hub_watch(&p->hub, mail->party, mail->gone, tree_node(mail->node)->name);
+		zkl__hub_watch(&p->hub, mail->party, mail->gone, watched_name(mail));
 		break;
 	case MAIL_EXPIRED:
 		break;
@@ -651,5 +669,5 @@ bool process_quiet(unsigned process)
 {
 	const struct process *p = &processes[process];
 
-	return !p->alive || (!p->mail_count && !p->first && !p->hub.first && !client_outstanding(process));
+	return !p->alive || (!p->mail_count && !p->first && !client_outstanding(process));
 }

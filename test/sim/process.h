@@ -60,7 +60,7 @@ unsigned process_first_server(unsigned process);
 void     process_mail(unsigned process, enum mail_type type);
 void     process_mail_connected(unsigned process, int64_t session_id, int64_t timeout);
 void     process_mail_reply(unsigned process, int32_t request, enum zkl__result result, int zk_code, int32_t view);
-void     process_mail_watch(unsigned process, uint64_t party, bool gone, int16_t node, int32_t view);
+void     process_mail_watch(unsigned process, uint64_t party, bool gone, bool directory, int16_t node, int32_t view);
 
 extern const char *const process_paths[TREE_DIRECTORIES];
 

@@ -3,8 +3,9 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "report.h"
 
 static struct {
 	int32_t           end;
@@ -111,6 +112,20 @@ bool tree_changed(int16_t node, int32_t after, int32_t until)
 	return false;
 }
 
+bool tree_children_changed(int16_t directory, int32_t after, int32_t until)
+{
+	for (int32_t view = after + 1; view <= until; view++) {
+		const struct tree_txn *txn = &tree.log[view];
+
+		if ((txn->type == TXN_CREATE || txn->type == TXN_DELETE) && txn->directory == directory)
+			return true;
+		for (int16_t i = 0; txn->type == TXN_CLOSE && i < tree.node_count; i++)
+			if (tree.nodes[i].died == view && tree.nodes[i].directory == directory)
+				return true;
+	}
+	return false;
+}
+
 int64_t tree_created(int16_t directory, int32_t view)
 {
 	const struct tree_birth *birth = tree_directory(directory, view);
@@ -167,8 +182,8 @@ static struct tree_txn *append(enum tree_txn_type type, int16_t node, int16_t di
 	struct tree_txn *txn = &tree.log[++tree.end];
 
 	if (tree.end == TREE_LOG - 1) {
-		fprintf(stderr, "sim: too many transactions\n");
-		abort();
+		report_failure(REQUESTS, "transactions without end");
+		tree.end--;
 	}
 	*txn = (struct tree_txn){type, node, directory, session, tree.request, tree.conn, ++tree.zxid};
 	tree.request = NOBODY;
@@ -185,8 +200,8 @@ static struct tree_node *new_node(int16_t directory)
 	struct tree_node *n = &tree.nodes[tree.node_count];
 
 	if (tree.node_count == TREE_NODES - 1) {
-		fprintf(stderr, "sim: too many nodes\n");
-		abort();
+		report_failure(REQUESTS, "nodes without end");
+		tree.node_count--;
 	}
 	tree.node_count++;
 	memset(n, 0, sizeof *n);
@@ -197,7 +212,7 @@ static struct tree_node *new_node(int16_t directory)
 	return n;
 }
 
-int16_t tree_create(int16_t directory, struct zkl__uuid uuid, int16_t session, int16_t attempt)
+int16_t tree_create(int16_t directory, enum zkl__kind kind, struct zkl__uuid uuid, int16_t session, int16_t attempt)
 {
 	char               prefix[ZKL__NAME_MAX];
 	struct tree_birth *birth = (struct tree_birth *)tree_directory(directory, tree.end);
@@ -213,7 +228,7 @@ int16_t tree_create(int16_t directory, struct zkl__uuid uuid, int16_t session, i
 	n->uuid = uuid;
 	n->session = session;
 	n->attempt = attempt;
-	zkl__queue_prefix(uuid, prefix);
+	zkl__queue_prefix(kind, uuid, prefix);
 	snprintf(n->name, sizeof n->name, "%.50s%010d", prefix, (int)n->sequence);
 	append(TXN_CREATE, (int16_t)(n - tree.nodes), directory, session);
 	return (int16_t)(n - tree.nodes);

@@ -10,7 +10,7 @@
 
 #include "queue.h"
 
-enum { TREE_LOG = 6000, TREE_NODES = 800, TREE_CHANGES = 8, TREE_DIRECTORIES = 2, TREE_BIRTHS = 12 };
+enum { TREE_LOG = 16000, TREE_NODES = 4000, TREE_CHANGES = 8, TREE_DIRECTORIES = 2, TREE_BIRTHS = 12 };
 enum { NOBODY = -1 };
 
 enum tree_txn_type { TXN_NOTHING, TXN_CREATE, TXN_DELETE, TXN_SET, TXN_MAKE, TXN_UNMAKE, TXN_CLOSE };
@@ -58,6 +58,8 @@ const struct tree_birth *tree_directory(int16_t directory, int32_t view); /* NUL
 bool                     tree_alive(int16_t node, int32_t view);
 bool                     tree_marked(int16_t node, int32_t view);
 bool                     tree_changed(int16_t node, int32_t after, int32_t until);
+/* Have children come or gone since? */
+bool tree_children_changed(int16_t directory, int32_t after, int32_t until);
 /* Numbers handed out, as the directory's Stat tells. */
 int64_t tree_created(int16_t directory, int32_t view);
 /* Names of the living children, in no order that means anything. */
@@ -69,7 +71,7 @@ int16_t tree_lowest(int16_t directory, int32_t view);
 void tree_set_origin(int32_t request, uint32_t conn);
 void tree_nothing(void);
 /* NOBODY: no directory; -2: exists. */
-int16_t tree_create(int16_t directory, struct zkl__uuid uuid, int16_t session, int16_t attempt);
+int16_t tree_create(int16_t directory, enum zkl__kind kind, struct zkl__uuid uuid, int16_t session, int16_t attempt);
 int16_t tree_create_named(int16_t directory, const char *name, bool numbered);
 bool    tree_delete(int16_t node, bool by_operator);
 bool    tree_set(int16_t node, bool marked);

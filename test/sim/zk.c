@@ -108,8 +108,10 @@ struct request *zk_new_request(int32_t *ret_index)
 {
 	struct request *request = &zk.request[zk.requests];
 
-	if (zk.requests == ZK_REQUESTS - 1)
-		die("too many requests");
+	if (zk.requests == ZK_REQUESTS - 1) {
+		report_failure(REQUESTS, "requests without end");
+		zk.requests--;
+	}
 	*ret_index = (int32_t)zk.requests++;
 	memset(request, 0, sizeof *request);
 	return request;
@@ -318,16 +320,34 @@ static void drop_all(struct server *s)
 		drop_conn(&zk.conns[s->conns[0]]);
 }
 
+/* What has become of what is watched; 0: nothing. */
+static enum message_type fired(const struct watch *w, int32_t after, int32_t view)
+{
+	switch (w->kind) {
+	case WATCH_END:
+		return tree_alive(w->node, view) ? 0 : MSG_GONE;
+	case WATCH_DATA:
+		return !tree_alive(w->node, view) ? MSG_GONE : tree_changed(w->node, after, view) ? MSG_CHANGED : 0;
+	case WATCH_CHILDREN:
+		return !tree_directory(w->node, view)                ? MSG_GONE
+		       : tree_children_changed(w->node, after, view) ? MSG_CHANGED
+		                                                     : 0;
+	case WATCH_BIRTH:
+		return tree_directory(w->node, view) ? MSG_CHANGED : 0;
+	}
+	return 0;
+}
+
 static void fire(struct conn *c, int32_t view)
 {
 	for (unsigned i = 0; i < c->watch_count; i++) {
-		struct watch w = c->watches[i];
-		bool         gone = tree_node(w.node)->died == view;
+		struct watch      w = c->watches[i];
+		enum message_type type = fired(&w, view - 1, view);
 
-		if (!gone && !(w.data && tree_changed(w.node, view - 1, view)))
+		if (!type)
 			continue;
 		c->watches[i--] = c->watches[--c->watch_count];
-		to_client(c, (struct message){.type = gone ? MSG_GONE : MSG_CHANGED, .node = w.node, .bits = w.party, .view = view});
+		to_client(c, (struct message){.type = (uint8_t)type, .node = w.node, .bits = w.party, .view = view, .result = (uint8_t)w.kind});
 	}
 }
 
@@ -348,7 +368,7 @@ static void apply_one(unsigned server)
 	const struct tree_txn *txn = tree_txn(++s->applied);
 	struct conn           *asked = txn->conn != NO_CONN ? &zk.conns[txn->conn] : NULL;
 
-	if (txn->type == TXN_DELETE || txn->type == TXN_CLOSE || txn->type == TXN_SET)
+	if (txn->type != TXN_NOTHING)
 		for (unsigned i = 0; i < s->conn_count; i++)
 			fire(&zk.conns[s->conns[i]], s->applied);
 	if (asked && asked->server == server && asked->open) {
@@ -375,7 +395,7 @@ static void set_result(struct request *r, enum zkl__result result, int zk_code)
 
 static void carry_out_create(struct request *r, int16_t session)
 {
-	r->node = tree_create(r->directory, r->uuid, session, r->attempt);
+	r->node = tree_create(r->directory, r->kind, r->uuid, session, r->attempt);
 	set_result(r, r->node == NOBODY ? ZKL__NO_NODE : ZKL__DONE, r->node == NOBODY ? -101 : 0);
 	if (r->node != NOBODY)
 		invariants_created(r->node);
@@ -638,13 +658,14 @@ static void follower_hears(uint32_t follower, const struct message *m)
 
 static bool is_read(enum zkl__op op)
 {
-	return op == ZKL__LIST || op == ZKL__FIND || op == ZKL__WATCH || op == ZKL__WATCH_MARK || op == ZKL__READ;
+	return op == ZKL__LIST || op == ZKL__FIND || op == ZKL__WATCH || op == ZKL__WATCH_MARK || op == ZKL__READ ||
+	       op == ZKL__READ_WATCH || op == ZKL__LIST_WATCH || op == ZKL__FIND_WATCH;
 }
 
 static void add_watch(struct conn *c, const struct watch *watch)
 {
 	for (unsigned i = 0; i < c->watch_count; i++)
-		if (c->watches[i].node == watch->node && c->watches[i].data == watch->data &&
+		if (c->watches[i].node == watch->node && c->watches[i].kind == watch->kind &&
 		    c->watches[i].party == watch->party)
 			return;
 	if (c->watch_count == WATCHES)
@@ -652,17 +673,41 @@ static void add_watch(struct conn *c, const struct watch *watch)
 	c->watches[c->watch_count++] = *watch;
 }
 
+bool zk_watch_of(const struct request *r, enum zkl__result result, struct watch *ret)
+{
+	ret->party = r->party;
+	ret->node = r->node == NOBODY ? r->directory : r->node;
+	switch (r->op) {
+	case ZKL__WATCH:
+		ret->kind = WATCH_END;
+		return result == ZKL__DONE;
+	case ZKL__WATCH_MARK:
+	case ZKL__READ_WATCH:
+		ret->kind = WATCH_DATA;
+		return result == ZKL__DONE;
+	case ZKL__LIST_WATCH:
+		ret->kind = WATCH_CHILDREN;
+		return result == ZKL__DONE;
+	case ZKL__FIND_WATCH: /* of a directory that is there the data are watched, which nobody writes */
+		ret->kind = WATCH_BIRTH;
+		return result == ZKL__NO_NODE;
+	default:
+		return false;
+	}
+}
+
 static void read_now(struct conn *c, struct request *r)
 {
 	int32_t view = zk.servers[c->server].applied;
-	bool    there = r->op == ZKL__LIST ? tree_directory(r->directory, view) != NULL : tree_alive(r->node, view);
+	bool    there = r->node == NOBODY ? tree_directory(r->directory, view) != NULL : tree_alive(r->node, view);
+	struct watch watch;
 
 	set_result(r, there ? ZKL__DONE : ZKL__NO_NODE, there ? 0 : -101);
 	r->view = view;
 	if (there && r->op == ZKL__WATCH_MARK)
 		r->mark = tree_marked(r->node, view);
-	if (there && (r->op == ZKL__WATCH || r->op == ZKL__WATCH_MARK))
-		add_watch(c, &(struct watch){r->node, r->op == ZKL__WATCH_MARK, r->party});
+	if (zk_watch_of(r, r->result, &watch))
+		add_watch(c, &watch);
 }
 
 /* Answers what can be answered, in order. */
@@ -740,10 +785,10 @@ static void watch_again(struct conn *c)
 	for (unsigned i = 0; i < c->again_count; i++) {
 		struct watch *w = &c->again[i];
 
-		if (!tree_alive(w->node, view))
-			to_client(c, (struct message){.type = MSG_GONE, .node = w->node, .bits = w->party, .view = view});
-		else if (w->data && tree_changed(w->node, c->again_seen, view))
-			to_client(c, (struct message){.type = MSG_CHANGED, .node = w->node, .bits = w->party, .view = view});
+		enum message_type type = fired(w, c->again_seen, view);
+
+		if (type)
+			to_client(c, (struct message){.type = (uint8_t)type, .node = w->node, .bits = w->party, .view = view, .result = (uint8_t)w->kind});
 		else
 			add_watch(c, w);
 	}

@@ -17,7 +17,7 @@
 
 #include "protocol.h"
 
-enum { ZK_SERVERS = 3, ZK_SESSIONS = 64, ZK_CONNS = 3000, ZK_REQUESTS = 8000 };
+enum { ZK_SERVERS = 3, ZK_SESSIONS = 64, ZK_CONNS = 3000, ZK_REQUESTS = 30000 };
 
 /* A request from its sending to its end, also when nobody waits for it any more. */
 struct request {
@@ -26,6 +26,7 @@ struct request {
 	int              zk_code;
 	uint32_t         id;
 	uint64_t         party;
+	enum zkl__kind   kind;
 	struct zkl__uuid uuid;
 	int16_t          node, directory, attempt, process;
 	bool             mark;
@@ -45,7 +46,7 @@ enum message_type {
 	MSG_WELCOME, /* bits: timeout; node: session, NOBODY: expired */
 	MSG_PONG,
 	MSG_REPLY, /* request, result, view */
-	MSG_GONE,  /* node; bits: party */
+	MSG_GONE,  /* node; bits: party; result: kind of watch */
 	MSG_CHANGED,
 	MSG_CLOSED,
 	/* between servers */
@@ -60,10 +61,17 @@ enum message_type {
 	MSG_COMMIT   /* view */
 };
 
+enum watch_kind {
+	WATCH_END,      /* a child watch on a node that has none: told of its end alone */
+	WATCH_DATA,     /* by a get */
+	WATCH_CHILDREN, /* of a directory */
+	WATCH_BIRTH     /* of a directory, by an exists that did not find it */
+};
+
 struct watch {
-	int16_t  node;
-	bool     data;
-	uint64_t party;
+	enum watch_kind kind;
+	int16_t         node; /* or directory */
+	uint64_t        party;
 };
 
 struct zk_options {
@@ -86,6 +94,8 @@ void     zk_conn_send(uint32_t conn, const struct message *message);
 void zk_conn_watches(uint32_t conn, const struct watch *watches, unsigned count, int32_t seen);
 /* The client has closed its socket: what is under way still arrives. */
 void zk_conn_hang_up(uint32_t conn);
+/* The watch that a request sets if it ends so; false: none. */
+bool zk_watch_of(const struct request *request, enum zkl__result result, struct watch *ret);
 /* Implemented by client.c. */
 void client_hear(uint32_t client, uint32_t conn, const struct message *message);
 
