@@ -11,7 +11,7 @@
 
 #include "zk.h"
 
-enum { CLIENTS = 4 };
+enum { CLIENTS = ZK_CLIENTS };
 
 /* The real clock of a client's machine is process_clock(); when its thread may run is process_io_at(). */
 void client_open(unsigned client, int64_t timeout);

@@ -21,6 +21,13 @@ static struct {
 	unsigned     count;
 	uint32_t     slowed[SCHEDULE_FAULTS], cut[SCHEDULE_FAULTS]; /* connections; NO_CONN: none */
 	bool         mended;
+	/* An ambush: for which process, after how many grants or proofs more, for how long. */
+	struct {
+		bool     armed, by_proof;
+		int      process; /* -1: any */
+		unsigned after;
+		int64_t  delay, length;
+	} ambush;
 } all;
 
 const char *faults_name(enum fault_kind kind)
@@ -47,14 +54,17 @@ static int64_t choose_length(struct rng *rng, int64_t timeout)
 	}
 }
 
-unsigned faults_choose(struct fault *ret, unsigned limit, int64_t timeout, int64_t active, uint64_t seed)
+unsigned faults_choose(struct fault *ret, unsigned limit, int64_t timeout, int64_t active, bool lease, uint64_t seed)
 {
+	static const enum fault_kind lethal[] = {FAULT_HOLDER_CUT,   FAULT_AMBUSH,      FAULT_AMBUSH,      FAULT_STALL_AMBUSH,
+	                                         FAULT_STALL_AMBUSH, FAULT_TO_DEADLINE, FAULT_TO_DEADLINE, FAULT_LEADER_DIES,
+	                                         FAULT_ISOLATE,      FAULT_RESET,       FAULT_STALL,       FAULT_PAUSE};
 	struct rng rng = rng_make(seed, 'f');
 	unsigned   count = (unsigned)rng_between(&rng, 2, 9);
 	int64_t    at = 0;
 
 	all.count = 0;
-	all.mended = false;
+	all.mended = all.ambush.armed = false;
 	if (count > limit)
 		count = limit;
 	for (unsigned i = 0; i < count; i++) {
@@ -63,6 +73,10 @@ unsigned faults_choose(struct fault *ret, unsigned limit, int64_t timeout, int64
 		ret[i].kind = (enum fault_kind)rng_below(&rng, FAULT_KIND_COUNT);
 		ret[i].at = at < active ? at : active - 1;
 		ret[i].length = choose_length(&rng, timeout);
+		if (lease && !rng_chance(&rng, 5))
+			ret[i].kind = lethal[rng_below(&rng, sizeof lethal / sizeof *lethal)];
+		if (lease && rng_chance(&rng, 2))
+			ret[i].length = timeout + rng_below(&rng, timeout);
 		if (ret[i].at + ret[i].length > active)
 			ret[i].length = active - ret[i].at;
 		ret[i].pick = rng_next(&rng);
@@ -230,21 +244,107 @@ static void hit_servers(const struct fault *f, struct rng *rng)
 	}
 }
 
-/* The server of whoever holds, from its leader. */
+/* The server of this process from its leader. */
+static void cut_process(unsigned process, int64_t length)
+{
+	uint32_t conn = process_alive(process) ? client_conn(process) : NO_CONN;
+	int      leader = zk_leader();
+
+	if (conn != NO_CONN && leader >= 0 && zk_conn_server(conn) != leader && !all.mended)
+		cut_servers((unsigned)leader, (unsigned)zk_conn_server(conn), length);
+}
+
+static void spring(uint32_t process, uint32_t unused)
+{
+	(void)unused;
+	cut_process(process, all.ambush.length);
+}
+
+static void on_step(unsigned process, bool proof)
+{
+	if (!all.ambush.armed || all.ambush.by_proof != proof ||
+	    (all.ambush.process >= 0 && all.ambush.process != (int)process) || all.ambush.after-- > 0)
+		return;
+	all.ambush.armed = false;
+	TRACE("network: an ambush for process %u", process);
+	agenda_put(agenda_now() + all.ambush.delay, spring, process, 0);
+}
+
+void faults_on_grant(unsigned process)
+{
+	on_step(process, false);
+}
+
+void faults_on_proof(unsigned process)
+{
+	on_step(process, true);
+}
+
+static int some_holder(struct rng *rng)
+{
+	int16_t node = some_node(rng, false);
+
+	for (unsigned i = 0; node != NOBODY && i < CLIENTS; i++)
+		if (process_alive(i) && client_session(i) == tree_node(node)->session)
+			return (int)i;
+	return -1;
+}
+
+static void ambush(const struct fault *f, struct rng *rng)
+{
+	int holder = some_holder(rng);
+
+	all.ambush.armed = true;
+	all.ambush.process = -1;
+	all.ambush.by_proof = f->kind == FAULT_STALL_AMBUSH || rng_chance(rng, 2);
+	all.ambush.after = (unsigned)rng_below(rng, f->kind == FAULT_STALL_AMBUSH ? 2 : 4);
+	all.ambush.delay = rng_chance(rng, 2) ? 1 : rng_below(rng, 5 * MS);
+	all.ambush.length = f->length;
+	if (f->kind != FAULT_STALL_AMBUSH || holder < 0)
+		return;
+	all.ambush.process = holder;
+	TRACE("process %d: is paused", holder);
+	process_pause((unsigned)holder, f->timeout / 4 + rng_below(rng, f->timeout * 2 / 5));
+	if (process_hub((unsigned)holder)->wanting == 0)
+		invariants_excuse((unsigned)holder, process_hindered((unsigned)holder) + f->timeout);
+}
+
+static void stall_to_deadline(struct rng *rng)
+{
+	int              holder = some_holder(rng);
+	struct zkl__hub *hub = holder < 0 ? NULL : process_hub((unsigned)holder);
+	int64_t          deadline = hub ? atomic_load(&hub->deadline_ns) : 0;
+
+	if (!deadline)
+		return;
+	TRACE("process %d: its protocol thread stalls until about the end of its lease", holder);
+	process_stall((unsigned)holder, THREAD_PROTOCOL,
+	              process_true_time((unsigned)holder, deadline) - agenda_now() + rng_between(rng, -2 * MS, 2 * MS) +
+	                      (rng_chance(rng, 2) ? rng_below(rng, hub->lease.timeout_ns / 6) : 0));
+}
+
+static void rejoin(uint32_t process, uint32_t unused)
+{
+	(void)unused;
+	zk_client_cut(process, false);
+}
+
+static void isolate(const struct fault *f, struct rng *rng)
+{
+	unsigned process = some_process(rng);
+
+	TRACE("network: client %u reaches no server", process);
+	zk_client_cut(process, true);
+	agenda_put(agenda_now() + f->length, rejoin, process, 0);
+}
+
+/* The server of whoever holds. */
 static void cut_holder(const struct fault *f, struct rng *rng)
 {
-	int16_t  node = some_node(rng, false);
-	int      leader = zk_leader();
-	uint32_t conn;
+	int holder = some_holder(rng);
 
-	if (node == NOBODY || tree_node(node)->session == NOBODY || leader < 0)
-		return;
-	conn = NO_CONN;
-	for (unsigned i = 0; i < CLIENTS && conn == NO_CONN; i++)
-		if (process_alive(i) && client_session(i) == tree_node(node)->session)
-			conn = client_conn(i);
-	if (conn != NO_CONN && zk_conn_server(conn) != leader)
-		cut_servers((unsigned)leader, (unsigned)zk_conn_server(conn), f->length);
+	if (holder >= 0)
+		cut_process((unsigned)holder, f->length);
 }
 
 static void hit_connection(const struct fault *f, uint32_t fault, struct rng *rng)
@@ -363,8 +463,14 @@ static void strike(uint32_t fault, uint32_t unused)
 		invariants_disturbed(agenda_now() + f->length + f->timeout / 4);
 	if (f->kind <= FAULT_FOLLOWER_LAGS)
 		hit_servers(f, &rng);
+	else if (f->kind == FAULT_ISOLATE)
+		isolate(f, &rng);
 	else if (f->kind == FAULT_HOLDER_CUT)
 		cut_holder(f, &rng);
+	else if (f->kind == FAULT_AMBUSH || f->kind == FAULT_STALL_AMBUSH)
+		ambush(f, &rng);
+	else if (f->kind == FAULT_TO_DEADLINE)
+		stall_to_deadline(&rng);
 	else if (f->kind <= FAULT_SLOW)
 		hit_connection(f, fault, &rng);
 	else if (f->kind <= FAULT_STALL)
@@ -386,6 +492,9 @@ void faults_plan(const struct fault *fault)
 
 void faults_mend(unsigned processes)
 {
+	all.mended = true;
+	for (unsigned i = 0; i < processes; i++)
+		zk_client_cut(i, false);
 	for (unsigned i = 0; i < ZK_SERVERS; i++) {
 		zk_restart(i);
 		zk_lag(i, 0);

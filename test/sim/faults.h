@@ -4,6 +4,7 @@
 
 /* faults.h: what goes wrong, and when. */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define FAULT_KINDS(X)                                                                                                 \
@@ -16,7 +17,11 @@
 	X(BLACK_HOLE)    /* both ways */                                                                               \
 	X(ONE_WAY)                                                                                                     \
 	X(SLOW)                                                                                                        \
+	X(ISOLATE)       /* a client, from all servers */                                                              \
 	X(HOLDER_CUT)    /* the holder's server from its leader */                                                     \
+	X(AMBUSH)        /* the same, right after the next grant or proof */                                           \
+	X(STALL_AMBUSH)  /* a holder is paused; then the same after its next proof */                                  \
+	X(TO_DEADLINE)   /* a holder's protocol thread stalls until about its lease's end */                           \
 	X(PAUSE)         /* of a whole process */                                                                      \
 	X(STALL)         /* of one of its threads */                                                                   \
 	X(KILL)                                                                                                        \
@@ -45,8 +50,12 @@ struct fault {
 	int64_t         timeout;
 };
 
-unsigned faults_choose(struct fault *ret, unsigned limit, int64_t timeout, int64_t active, uint64_t seed);
+/* lease: mostly what could make somebody act beyond his session. */
+unsigned faults_choose(struct fault *ret, unsigned limit, int64_t timeout, int64_t active, bool lease, uint64_t seed);
 void     faults_plan(const struct fault *fault);
+/* A process has been granted something, or got a proof. */
+void faults_on_grant(unsigned process);
+void faults_on_proof(unsigned process);
 /* All that is broken is whole again. */
 void faults_mend(unsigned processes);
 /* Foreign contenders go. To be called again and again: there may be no leader. */

@@ -13,6 +13,7 @@
 #include "agenda.h"
 #include "client.h"
 #include "coverage.h"
+#include "faults.h"
 #include "owner.h"
 #include "process.h"
 #include "report.h"
@@ -29,7 +30,7 @@ struct seen {
 	uint64_t             party, token;
 	int16_t              node; /* newest one */
 	bool                 candidate, active, gone; /* gone: its process is */
-	bool                 granted, lost, failed, left, expired;
+	bool                 granted, lost, failed, left, expired, lapsed; /* lapsed: check() would have said no */
 	int32_t              entitled_view;
 	int                  allowance;
 	int64_t              broken_at; /* true time when an operator deleted the node; 0: not */
@@ -85,17 +86,21 @@ static struct seen *begin(struct zkl__attempt *a, unsigned process)
 	return s;
 }
 
-/* By its own clock, and as check() would say, without asking it. */
-static bool may_act(const struct seen *s)
+/* By its own clock, and as check() would say, without asking it: for how long may it act? */
+static int64_t left(const struct seen *s)
 {
 	const struct zkl__attempt *a = s->attempt;
-	int64_t                    deadline;
 
-	if (!s->active || s->gone || !s->granted || s->lost || s->left || !a->handle)
-		return false;
-	deadline = atomic_load(&a->hub->deadline_ns);
-	return atomic_load(&a->handle->held) == s->token &&
-	       deadline - a->stop_ns - process_clock(s->process) >= MS;
+	if (!s->active || s->gone || !s->granted || s->lost || s->left || !a->handle ||
+	    atomic_load(&a->handle->held) != s->token)
+		return 0;
+	return atomic_load(&a->hub->deadline_ns) - a->stop_ns - process_clock(s->process);
+}
+
+/* It counts in whole milliseconds. */
+static bool may_act(const struct seen *s)
+{
+	return left(s) >= MS;
 }
 
 static bool excused(const struct seen *s)
@@ -141,6 +146,8 @@ static void check_grant(struct seen *s, const struct zkl__contender *c, int32_t 
 	if (!tree_alive(node, view))
 		report_failure(ONE_HOLDER, "%s is granted by what was known when it was gone (born %d, died %d, view %d)",
 		               n->name, n->born, n->died, view);
+	if (atomic_load(&s->attempt->hub->deadline_ns) - s->attempt->stop_ns <= process_clock(s->process))
+		report_failure(LEASE, "%s is granted without a live lease", n->name);
 	if (token >= (uint64_t)tree_zxid(n->born))
 		report_failure(TOKENS, "%s: token %" PRIu64 " is not below its czxid", n->name, token);
 	if (n->sequence >= ZKL__SEQUENCE_END)
@@ -357,6 +364,7 @@ static void see(struct seen *s, const struct zkl__contender *c, const struct zkl
 		all.grants++;
 		check_grant(s, c, view);
 		TRACE("contender %d: GRANTED by %s", index_of(s), c->name);
+		faults_on_grant(s->process);
 		break;
 	case ZKL__TELL_LOST:
 		if (!s->granted || s->lost)
@@ -418,6 +426,25 @@ void __wrap_zkl__contender_step(struct zkl__contender *c, const struct zkl__inpu
 	if (in->type == ZKL__IN_LEAVE && s->granted)
 		s->left = true;
 	check_herd(s, in, out);
+}
+
+/* A grant that was over for whoever might have asked stays over. */
+void invariants_before(unsigned process)
+{
+	for (int16_t i = all.count; i-- > 0;) {
+		struct seen *s = &all.attempts[i];
+
+		if (s->process == process && s->active && s->granted && !s->lost && left(s) <= 0)
+			s->lapsed = true;
+	}
+}
+
+void invariants_after(unsigned process)
+{
+	for (int16_t i = all.count; i-- > 0;)
+		if (all.attempts[i].process == process && all.attempts[i].lapsed && may_act(&all.attempts[i]))
+			report_failure(NO_STAYS_NO, "%s may act again, though its lease was over",
+			               tree_node(all.attempts[i].node)->name);
 }
 
 /* ---- processes ------------------------------------------------------------------------------------------------------------------- */

@@ -20,6 +20,9 @@ void invariants_session_over(int16_t session, unsigned process);
 /* ---- processes ---- */
 void    invariants_request(unsigned process, uint64_t party, const struct zkl__request *request, bool session_open);
 int16_t invariants_attempt(unsigned process, uint64_t party); /* NOBODY: not one of a contender */
+/* Around what its protocol thread does. */
+void    invariants_before(unsigned process);
+void    invariants_after(unsigned process);
 void    invariants_session_closed(unsigned process);          /* in an orderly manner: now, all is let go of */
 void    invariants_process_gone(unsigned process);
 

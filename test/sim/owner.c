@@ -112,6 +112,8 @@ static void let_go(struct owner *o)
 	r = zkl__handle_release(&o->handle);
 	if (r == 0 && o->said_no && o->phase == HOLDING)
 		report_failure(NO_STAYS_NO, "owner %u: released as held after check has said no", index_of(o));
+	if (zkl__handle_check(&o->handle, o->token) > 0)
+		report_failure(NO_STAYS_NO, "owner %u: check says yes after the release", index_of(o));
 	rest(o);
 }
 
@@ -122,6 +124,17 @@ static void lost(struct owner *o)
 	o->phase = LOST;
 	o->turn++;
 	come_back(o, all.draining ? MS : a_while(o) / 2);
+}
+
+/* Some time, or in the last millisecond of the lease. */
+static int64_t next_work(struct owner *o)
+{
+	int64_t deadline = atomic_load(&process_hub(o->options.process)->deadline_ns) - o->handle.stop_ns;
+	int64_t last = process_true_time(o->options.process, deadline) - rng_below(&o->rng, MS);
+
+	if (rng_chance(&o->rng, 3) && last > agenda_now())
+		return last;
+	return agenda_now() + 1 + rng_below(&o->rng, o->options.pace / 2 + MS);
 }
 
 static void work(uint32_t owner, uint32_t turn)
@@ -138,7 +151,7 @@ static void work(uint32_t owner, uint32_t turn)
 	else if (o->options.style == STYLE_BLOCKING)
 		lost(o);
 	if (o->phase == HOLDING)
-		agenda_put(agenda_now() + 1 + rng_below(&o->rng, o->options.pace / 2 + MS), work, owner, turn);
+		agenda_put(next_work(o), work, owner, turn);
 }
 
 static void granted(struct owner *o, uint64_t token)

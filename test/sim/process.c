@@ -7,6 +7,7 @@
 
 #include "agenda.h"
 #include "client.h"
+#include "faults.h"
 #include "invariants.h"
 #include "node_data.h"
 #include "owner.h"
@@ -392,6 +393,8 @@ static void hand_out_reply(struct process *p, const struct mail *mail)
 	      result_name(reply.result), reply.zk_code, mail->view);
 	p->view = mail->result == ZKL__UNKNOWN ? tree_end() : mail->view;
 	zkl__hub_reply(&p->hub, r->party, &reply);
+	if (r->op == ZKL__PROVE && mail->result == ZKL__DONE)
+		faults_on_proof((unsigned)(p - processes));
 }
 
 /* The last part of what is watched. */
@@ -530,10 +533,12 @@ static void run_protocol(uint32_t process, uint32_t life)
 	}
 	p->woken = false;
 	p->awake = true;
+	invariants_before(process);
 	empty_mailbox(p);
 	if (p->cancelled && p->hub.refused != ZKL_ECANCELED)
 		zkl__hub_refuse(&p->hub, ZKL_ECANCELED);
 	zkl__hub_timer(&p->hub);
+	invariants_after(process);
 	p->awake = false;
 	if (p->closing && (!p->hub.first || process_clock(process) >= p->close_by)) {
 		finish_closing(p);

@@ -26,6 +26,7 @@ struct world {
 	struct owner_options   owner[OWNERS];
 	int64_t                first_sequence, age; /* age < 0: no lock directory yet */
 	int64_t                active;              /* how long until all is mended */
+	bool                   lease; /* about the lease: long holds, long cuts */
 	struct fault           faults[SCHEDULE_FAULTS];
 	unsigned               fault_count;
 };
@@ -41,8 +42,8 @@ static void choose_ensemble(struct world *w)
 
 	w->timeout = (rng_chance(r, 2) ? 4000 : 10000) * MS;
 	w->least = unlike ? w->timeout * rng_between(r, 4, 9) / 10 : w->timeout;
-	w->zk.tick = w->least / (rng_chance(r, 3) ? 2 : rng_between(r, 2, 20));
-	w->zk.sync_limit = rng_chance(r, 3) ? 2 : rng_between(r, 2, 20);
+	w->zk.tick = w->least / (rng_chance(r, w->lease ? 2 : 3) ? 2 : rng_between(r, 2, 20));
+	w->zk.sync_limit = w->lease ? 4 * w->least / w->zk.tick : rng_chance(r, 3) ? 2 : rng_between(r, 2, 20);
 	w->zk.election = w->timeout / rng_between(r, 20, 100);
 	w->zk.latency = (int64_t[]){50000, 500000, 2 * MS, w->least / 200}[rng_below(r, 4)];
 	w->zk.spread = w->zk.latency / 4;
@@ -75,7 +76,7 @@ static void choose_process(struct world *w, struct process_options *p)
 	p->spread = p->latency / 2;
 	p->timeout = w->timeout;
 	p->slowness = (int64_t[]){100000, 100000, 2 * MS}[rng_below(r, 3)];
-	p->first_server = (unsigned)rng_below(r, ZK_SERVERS);
+	p->first_server = w->lease ? 1 : (unsigned)rng_below(r, ZK_SERVERS);
 	memset(&p->lease, 0, sizeof p->lease);
 	if (rng_chance(r, 4))
 		p->lease.tick_ns = w->zk.tick;
@@ -99,6 +100,8 @@ static void choose_owner(struct world *w, unsigned i, unsigned elections)
 	o->style = rng_chance(r, 3) ? STYLE_BLOCKING : rng_chance(r, 3) ? STYLE_WRAPPED : STYLE_EVENTS;
 	o->stop_ms = rng_chance(r, 3) ? rng_below(r, w->least / 4 / MS) : 0;
 	o->pace = w->timeout / (int64_t[]){2, 4, 10, 25}[rng_below(r, 4)];
+	if (w->lease)
+		o->pace = w->timeout * rng_between(r, 1, 4);
 	o->impatient = rng_chance(r, 4);
 }
 
@@ -123,6 +126,7 @@ static void choose(struct world *w, uint64_t seed)
 
 	memset(w, 0, sizeof *w);
 	w->rng = rng_make(seed, 's');
+	w->lease = rng_chance(&w->rng, 3);
 	choose_ensemble(w);
 	w->processes = (unsigned)rng_between(&w->rng, 2, PROCESSES);
 	w->owners = (unsigned)rng_between(&w->rng, w->processes < 3 ? 3 : w->processes, 6);
@@ -132,8 +136,8 @@ static void choose(struct world *w, uint64_t seed)
 	for (unsigned i = 0; i < w->owners; i++)
 		choose_owner(w, i, elections);
 	choose_directory(w);
-	w->active = w->timeout * rng_between(&w->rng, 15, 40) / 10;
-	w->fault_count = faults_choose(w->faults, SCHEDULE_FAULTS, w->timeout, w->active, seed);
+	w->active = w->timeout * rng_between(&w->rng, 15, 40) / 10 * (w->lease ? 2 : 1);
+	w->fault_count = faults_choose(w->faults, SCHEDULE_FAULTS, w->timeout, w->active, w->lease, seed);
 }
 
 /* ---- the run ----------------------------------------------------------------------------------------------------------------- */

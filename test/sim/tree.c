@@ -29,9 +29,9 @@ void tree_begin(int64_t first, int64_t age)
 	for (int16_t i = 0; i < TREE_DIRECTORIES; i++)
 		tree.birth_count[i] = 0;
 	tree_set_origin(NOBODY, 0);
-	/* What was there before the schedule begins is not in the history. */
+	/* What was there before the schedule begins is not in the history; it begins with an election. */
 	for (int16_t i = 0; i < TREE_DIRECTORIES && age >= 0; i++) {
-		tree.births[i][0] = (struct tree_birth){.czxid = tree.zxid - age, .first = first, .next = first};
+		tree.births[i][0] = (struct tree_birth){.czxid = (((tree.zxid >> 32) + 1) << 32) - age, .first = first, .next = first};
 		tree.birth_count[i] = 1;
 	}
 }

@@ -80,6 +80,7 @@ static struct {
 	struct zk_options options;
 	uint64_t          seed;
 	int64_t           lag[ZK_SERVERS];
+	bool              client_cut[ZK_CLIENTS];
 	struct rng        rng;
 	struct server     servers[ZK_SERVERS];
 	bool              cut[ZK_SERVERS][ZK_SERVERS];
@@ -851,6 +852,8 @@ uint32_t zk_dial(unsigned client, unsigned server, int64_t latency, int64_t spre
 	wire_init(&c->down, c->kept_down, HELD);
 	wire_open(&c->up, server_hears, index, latency + zk.options.reach[server], spread);
 	wire_open(&c->down, client_end_hears, index, latency + zk.options.reach[server], spread);
+	if (zk.client_cut[client])
+		zk_conn_cut(index, true, true);
 	if (c->open)
 		s->conns[s->conn_count++] = index;
 	else
@@ -913,6 +916,21 @@ void zk_conn_heal(uint32_t conn)
 {
 	wire_heal(&zk.conns[conn].up);
 	wire_heal(&zk.conns[conn].down);
+}
+
+void zk_client_cut(unsigned client, bool cut)
+{
+	if (zk.client_cut[client] == cut)
+		return;
+	zk.client_cut[client] = cut;
+	for (uint32_t i = 0; i < zk.conn_count; i++) {
+		if (zk.conns[i].client != client)
+			continue;
+		if (cut)
+			zk_conn_cut(i, true, true);
+		else
+			zk_conn_heal(i);
+	}
 }
 
 void zk_conn_slow(uint32_t conn, int64_t extra)
@@ -1178,6 +1196,7 @@ void zk_begin(const struct zk_options *options, uint64_t seed)
 	zk.rng = rng_make(seed, 'z');
 	memset(zk.cut, 0, sizeof zk.cut);
 	memset(zk.lag, 0, sizeof zk.lag);
+	memset(zk.client_cut, 0, sizeof zk.client_cut);
 	memset(zk.cut_number, 0, sizeof zk.cut_number);
 	zk.session_count = 0;
 	zk.conn_count = zk.epoch = zk.requests = 0;

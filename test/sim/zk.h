@@ -17,7 +17,7 @@
 
 #include "protocol.h"
 
-enum { ZK_SERVERS = 3, ZK_SESSIONS = 64, ZK_CONNS = 3000, ZK_REQUESTS = 30000 };
+enum { ZK_SERVERS = 3, ZK_CLIENTS = 4, ZK_SESSIONS = 64, ZK_CONNS = 3000, ZK_REQUESTS = 30000 };
 
 /* A request from its sending to its end, also when nobody waits for it any more. */
 struct request {
@@ -118,6 +118,8 @@ int  zk_conn_server(uint32_t conn);
 void zk_conn_break(uint32_t conn, bool lose_requests, bool lose_replies);
 void zk_conn_cut(uint32_t conn, bool up, bool down);
 void zk_conn_heal(uint32_t conn);
+/* A client reaches no server any more, or all again. */
+void zk_client_cut(unsigned client, bool cut);
 void zk_conn_slow(uint32_t conn, int64_t extra);
 
 /* An operator, through whatever leader there is. */
