@@ -66,6 +66,27 @@ static int64_t choose_rate(struct world *w)
 	return rng_chance(&w->rng, 2) ? most : rng_between(&w->rng, -most, most);
 }
 
+/* As it is by default, or with as little margin as its options allow, which the session's options would accept. */
+static void choose_lease(struct world *w, struct zkl__lease_options *lease)
+{
+	struct rng *r = &w->rng;
+	int64_t     least;
+
+	memset(lease, 0, sizeof *lease);
+	if (!rng_chance(r, w->lease ? 2 : 4))
+		return;
+	if (rng_chance(r, 2))
+		lease->tick_ns = w->zk.tick;
+	if (rng_chance(r, 2))
+		lease->heartbeat_ns = w->least / rng_between(r, 3, 20);
+	lease->margin_ns = 1;
+	least = zkl__lease_check_options(lease, w->timeout);
+	lease->margin_ns = least > 0 ? least : 0;
+	/* They must fit whatever the servers grant. */
+	if (zkl__lease_check_options(lease, w->timeout) || zkl__lease_check_options(lease, w->least))
+		memset(lease, 0, sizeof *lease);
+}
+
 static void choose_process(struct world *w, struct process_options *p)
 {
 	struct rng *r = &w->rng;
@@ -77,13 +98,7 @@ static void choose_process(struct world *w, struct process_options *p)
 	p->timeout = w->timeout;
 	p->slowness = (int64_t[]){100000, 100000, 2 * MS}[rng_below(r, 3)];
 	p->first_server = w->lease ? 1 : (unsigned)rng_below(r, ZK_SERVERS);
-	memset(&p->lease, 0, sizeof p->lease);
-	if (rng_chance(r, 4))
-		p->lease.tick_ns = w->zk.tick;
-	if (rng_chance(r, 6))
-		p->lease.heartbeat_ns = w->least / rng_between(r, 3, 20);
-	if (zkl__lease_check_options(&p->lease, w->least) || zkl__lease_check_options(&p->lease, w->timeout))
-		memset(&p->lease, 0, sizeof p->lease);
+	choose_lease(w, &p->lease);
 }
 
 static void choose_owner(struct world *w, unsigned i, unsigned elections)
