@@ -22,6 +22,42 @@ expect() {
 
 expect '^held, token [0-9]+$' "$build/examples/critical_section" "$ZKLOCK_TEST_SERVERS" "$lock"
 
+# Elections. Each line comes at once, so that it can be waited for.
+election=$lock-election
+until_says() { # FILE PATTERN
+	local tries=0
+	until grep -qE "$2" "$1"; do
+		((tries++ < 400)) || fail "no $2 in: $(cat "$1")"
+		sleep 0.05
+	done
+}
+"$build/examples/observer" "$ZKLOCK_TEST_SERVERS" "$election" >"$work/observer" &
+observer=$!
+until_says "$work/observer" '^nobody$'
+expect '^act 5 in epoch 0, token [0-9]+$' "$build/examples/leader_callbacks" "$ZKLOCK_TEST_SERVERS" "$election"
+until_says "$work/observer" '^leader 0 .*leader_callbacks$'
+"$build/examples/candidate" -s "$ZKLOCK_TEST_SERVERS" -T 4 "$election" >"$work/candidate" &
+candidate=$!
+until_says "$work/candidate" '^elected 1$'
+until_says "$work/observer" '^leader 1 .*candidate$'
+kill "$candidate"
+wait "$candidate" || fail "candidate ended with $?"
+if [[ -x $build/examples/leader_run ]]; then
+	"$build/examples/leader_run" "$ZKLOCK_TEST_SERVERS" "$election" >"$work/leader_run" &
+	candidate=$!
+	until_says "$work/leader_run" '^leading, epoch 2$'
+	kill "$candidate"
+	wait "$candidate" || fail "leader_run ended with $?"
+fi
+for ((tries = 0; tries < 400; tries++)); do
+	tail -n 1 "$work/observer" >"$work/last"
+	! grep -q '^nobody$' "$work/last" || break
+	sleep 0.05
+done
+until_says "$work/last" '^nobody$'
+kill "$observer"
+wait "$observer" || fail "observer ended with $?"
+
 # The C program in the README, as a reader would build it, but for the servers and the path.
 awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$source/README.md" >"$work/job.c"
 grep -q zkl_lock_acquire "$work/job.c" || fail "no C program in README.md"

@@ -541,7 +541,7 @@ int main(int argc, char **argv)
 		{TEST(end_of_a_waiter_grants_nothing_to_the_next_one, 60)},
 		{TEST(crowd_with_deleted_nodes_is_served_in_order, 60)},
 		{TEST(predecessor_deleted_between_list_and_watch, 60)},
-		{TEST(own_node_deleted_just_before_the_predecessor_grants_nothing, 300)},
+		{TEST(own_node_deleted_just_before_the_predecessor_grants_nothing, 1800)},
 		{TEST(waiter_whose_node_is_deleted_queues_again, 60)},
 		{TEST(holder_whose_node_is_deleted_is_told_lost, 60)},
 		{TEST(release_deletes_only_its_own_node, 60)},
