@@ -46,9 +46,8 @@ void coverage_add(const void *more)
 		to[i] += from[i];
 }
 
-bool coverage_print(bool verbose)
+bool coverage_print(void)
 {
-	(void)verbose;
 	static const char *const inputs[] = {"",     "start",   "leave", "link-up", "link-down", "expired",
 	                                     "",     "gone",    "changed", "lease-live", "lease-over", "settled"};
 

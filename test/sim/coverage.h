@@ -16,6 +16,6 @@ void coverage_supervisor(enum zkl__supervisor_state state, enum zkl__supervisor_
 void  *coverage_counts(size_t *ret_size);
 void   coverage_add(const void *counts);
 /* Prints the tables; false: a pair that is possible was not reached, or one that is not. */
-bool coverage_print(bool verbose);
+bool coverage_print(void);
 
 #endif

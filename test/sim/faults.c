@@ -205,6 +205,7 @@ static void speed_up(uint32_t fault, uint32_t conn)
 
 static void cut_servers(unsigned one, unsigned other, int64_t length)
 {
+	invariants_disturbed(agenda_now() + length + all.planned[0].timeout / 4);
 	zk_cut(one, other);
 	agenda_put(agenda_now() + length, heal, one, other);
 }

@@ -18,7 +18,7 @@
 #include "process.h"
 #include "report.h"
 
-enum { ATTEMPTS = 1200 };
+enum { ATTEMPTS = 4000 };
 #define MS INT64_C(1000000)
 
 /* One attempt of a handle, as seen from outside. */
@@ -71,8 +71,10 @@ static struct seen *begin(struct zkl__attempt *a, unsigned process)
 {
 	struct seen *s = &all.attempts[all.count++];
 
-	if (all.count == ATTEMPTS)
-		abort();
+	if (all.count == ATTEMPTS) {
+		report_failure(REQUESTS, "attempts without end");
+		all.count--;
+	}
 	memset(s, 0, sizeof *s);
 	s->attempt = a;
 	s->process = process;
@@ -132,7 +134,7 @@ static void check_overlap(const struct seen *s)
 
 static void check_grant(struct seen *s, const struct zkl__contender *c, int32_t view)
 {
-	int16_t                 node = tree_find(c->name), lowest;
+	int16_t                 node = tree_find(s->directory, c->name), lowest;
 	const struct tree_node *n = node == NOBODY ? NULL : tree_node(node);
 	uint64_t                token = zkl__contender_token(c);
 
@@ -322,7 +324,7 @@ static bool asks(const struct zkl__actions *out)
 /* One release, one waiter that goes on. */
 static void check_herd(const struct seen *s, const struct zkl__input *in, const struct zkl__actions *out)
 {
-	int16_t node = in->type == ZKL__IN_GONE ? tree_find(in->name) : NOBODY;
+	int16_t node = in->type == ZKL__IN_GONE ? tree_find(s->directory, in->name) : NOBODY;
 
 	if (node == NOBODY || tree_node(node)->attempt == index_of(s) || !asks(out))
 		return;
@@ -408,6 +410,8 @@ void __wrap_zkl__contender_step(struct zkl__contender *c, const struct zkl__inpu
 	if (!s)
 		s = begin(a, process);
 	s->allowance += allowance(in);
+	if (a->pinned && in->type == ZKL__IN_LEAVE)
+		report_failure(TERM, "%s goes while its term runs", c->name);
 	__real_zkl__contender_step(c, in, out);
 	coverage_contender(before, in);
 	if (report_tracing && before != c->state)

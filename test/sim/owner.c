@@ -28,7 +28,8 @@ struct story {
 struct owner {
 	struct owner_options options;
 	struct rng           rng;
-	bool                 open; /* there is a handle */
+	bool                 open;   /* there is a handle */
+	bool                 pinned; /* a term runs */
 	struct zkl__handle   handle;
 	enum phase           phase;
 	uint32_t             turn; /* of what it does: older appointments mean nothing */
@@ -104,12 +105,30 @@ static int64_t ask(struct owner *o)
 	return left;
 }
 
+/* True: it was resigned before. */
+static bool end_term(struct owner *o)
+{
+	o->pinned = false;
+	return zkl__handle_unpin(&o->handle);
+}
+
+/* Another thread resigns while the term runs: a request, but check() says no at once. */
+static void resign(struct owner *o)
+{
+	TRACE("owner %u: is resigned during its term", index_of(o));
+	zkl__handle_release(&o->handle);
+	if (zkl__handle_check(&o->handle, o->token) > 0)
+		report_failure(NO_STAYS_NO, "owner %u: check says yes after it was resigned", index_of(o));
+	o->said_no = true;
+	come_back(o, 1 + a_while(o));
+}
+
 static void let_go(struct owner *o)
 {
 	int r;
 
 	TRACE("owner %u: lets go", index_of(o));
-	r = zkl__handle_release(&o->handle);
+	r = o->pinned && end_term(o) ? -1 : zkl__handle_release(&o->handle);
 	if (r == 0 && o->said_no && o->phase == HOLDING)
 		report_failure(NO_STAYS_NO, "owner %u: released as held after check has said no", index_of(o));
 	if (zkl__handle_check(&o->handle, o->token) > 0)
@@ -124,6 +143,11 @@ static void lost(struct owner *o)
 	o->phase = LOST;
 	o->turn++;
 	come_back(o, all.draining ? MS : a_while(o) / 2);
+}
+
+static bool waits(const struct owner *o)
+{
+	return o->options.style == STYLE_BLOCKING || o->options.style == STYLE_TERM;
 }
 
 /* Some time, or in the last millisecond of the lease. */
@@ -148,7 +172,7 @@ static void work(uint32_t owner, uint32_t turn)
 	if (left > 0)
 		resource_write_later(o->options.directory, o->options.process, invariants_attempt_of_token(o->token, owner),
 		                     o->token, left * MS, &o->rng);
-	else if (o->options.style == STYLE_BLOCKING)
+	else if (waits(o))
 		lost(o);
 	if (o->phase == HOLDING)
 		agenda_put(next_work(o), work, owner, turn);
@@ -161,6 +185,10 @@ static void granted(struct owner *o, uint64_t token)
 	o->token = token;
 	o->said_no = false;
 	TRACE("owner %u: holds, token %" PRIu64, index_of(o), token);
+	if (o->options.style == STYLE_TERM) {
+		zkl__handle_pin(&o->handle);
+		o->pinned = true;
+	}
 	work(index_of(o), o->turn);
 	if (o->phase == HOLDING)
 		come_back(o, all.draining ? rng_below(&o->rng, 3 * MS) : a_while(o));
@@ -200,7 +228,7 @@ static int64_t choose_timeout_ms(struct owner *o)
 
 static void await(struct owner *o)
 {
-	if (o->options.style != STYLE_BLOCKING || !o->handle.attempt)
+	if (!waits(o) || !o->handle.attempt)
 		return;
 	o->awaited = o->handle.attempt;
 	zkl__attempt_hold(o->awaited);
@@ -257,7 +285,9 @@ static void act(uint32_t owner, uint32_t turn)
 		break;
 	case HOLDING:
 	case LOST:
-		if (o->options.style != STYLE_WRAPPED)
+		if (o->pinned && !o->said_no && rng_chance(&o->rng, 4))
+			resign(o);
+		else if (o->options.style != STYLE_WRAPPED)
 			let_go(o);
 		break;
 	}
@@ -391,7 +421,7 @@ static void open_handle(struct owner *o)
 {
 	zkl_options options = ZKL_OPTIONS_INIT;
 
-	options.on_event = o->options.style == STYLE_BLOCKING ? NULL : on_event;
+	options.on_event = waits(o) ? NULL : on_event;
 	options.user = o;
 	options.flags = o->options.no_requeue ? ZKL_NO_REQUEUE : 0;
 	options.stop_ms = o->options.stop_ms;
@@ -401,6 +431,13 @@ static void open_handle(struct owner *o)
 	o->open = true;
 	o->attempt = 0;
 	memset(o->stories, 0, sizeof o->stories);
+}
+
+void owner_end_terms(unsigned process)
+{
+	for (unsigned i = 0; i < all.count; i++)
+		if (all.owners[i].options.process == process && all.owners[i].pinned)
+			end_term(&all.owners[i]);
 }
 
 static void close_handle(struct owner *o)
@@ -417,7 +454,7 @@ void owner_free_handle(unsigned owner)
 {
 	struct owner *o = &all.owners[owner];
 
-	if (!o->open || o->options.style == STYLE_WRAPPED)
+	if (!o->open || o->pinned || o->options.style == STYLE_WRAPPED)
 		return;
 	TRACE("owner %u: frees its handle", owner);
 	close_handle(o);

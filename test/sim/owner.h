@@ -12,6 +12,7 @@ enum { OWNERS = 8 };
 enum owner_style {
 	STYLE_EVENTS,   /* told by events */
 	STYLE_BLOCKING, /* waits in acquire(), asks check() */
+	STYLE_TERM,     /* the same, and each grant is a term, to which its work is bound */
 	STYLE_WRAPPED   /* a command under the policy of zklock-run (wrapper.h) */
 };
 
@@ -29,6 +30,8 @@ unsigned owner_count(void);
 /* Their process has been started, or is gone. */
 void owner_start(unsigned process);
 void owner_forget(unsigned process);
+/* Its terms return. */
+void owner_end_terms(unsigned process);
 /* An attempt, or who observes, went on. */
 void owner_ready(const struct zkl__source *source);
 /* Throws its handle away and makes a new one. */

@@ -10,6 +10,7 @@
 #include "faults.h"
 #include "invariants.h"
 #include "node_data.h"
+#include "observers.h"
 #include "owner.h"
 #include "report.h"
 
@@ -182,7 +183,7 @@ static void world_send(void *world, uint64_t party, const struct zkl__request *r
 	r->kind = request->kind;
 	r->process = (int16_t)process;
 	r->directory = strcmp(request->directory, process_paths[0]) == 0 ? 0 : 1;
-	r->node = request->name ? tree_find(request->name) : NOBODY;
+	r->node = request->name ? tree_find(r->directory, request->name) : NOBODY;
 	r->attempt = invariants_attempt(process, party);
 	r->mark = request->op == ZKL__MARK && zkl__node_data_is_marked(request->data, request->data_len);
 	r->sent_ns = process_clock(process);
@@ -555,10 +556,12 @@ static void take_apart(struct process *p)
 
 	p->dead = true;
 	invariants_process_gone(process);
+	owner_end_terms(process);
 	zkl__hub_close(&p->hub);
 	zkl__hub_expired(&p->hub);
 	deliver_all(p);
 	owner_forget(process);
+	observers_forget(process);
 	zkl__hub_clear(&p->hub);
 	p->alive = false;
 	p->life++;
@@ -632,6 +635,7 @@ void process_start(unsigned process)
 	p->first = p->last = NULL;
 	begin_client(p);
 	owner_start(process);
+	observers_start(process);
 }
 
 void process_init(unsigned process, const struct process_options *options, uint64_t seed)

@@ -9,6 +9,7 @@
 #include "client.h"
 #include "faults.h"
 #include "invariants.h"
+#include "observers.h"
 #include "owner.h"
 #include "process.h"
 #include "resource.h"
@@ -23,6 +24,7 @@ struct world {
 	struct zk_options      zk;
 	struct process_options process[PROCESSES];
 	unsigned               processes, owners;
+	bool                   observes[PROCESSES];
 	struct owner_options   owner[OWNERS];
 	int64_t                first_sequence, age; /* age < 0: no lock directory yet */
 	int64_t                active;              /* how long until all is mended */
@@ -108,11 +110,13 @@ static void choose_owner(struct world *w, unsigned i, unsigned elections)
 
 	memset(o, 0, sizeof *o);
 	o->process = i < w->processes ? i : (unsigned)rng_below(r, w->processes);
-	/* 0: locks only, 1: an election only, 2: both */
+	/* 1: an election only, 2: both, else locks only */
 	o->candidate = elections == 1 || (elections == 2 && i % 2);
 	o->directory = o->candidate;
 	o->no_requeue = rng_chance(r, 8);
 	o->style = rng_chance(r, 3) ? STYLE_BLOCKING : rng_chance(r, 3) ? STYLE_WRAPPED : STYLE_EVENTS;
+	if (o->candidate && rng_chance(r, 3))
+		o->style = STYLE_TERM;
 	o->stop_ms = rng_chance(r, 3) ? rng_below(r, w->least / 4 / MS) : 0;
 	o->pace = w->timeout / (int64_t[]){2, 4, 10, 25}[rng_below(r, 4)];
 	if (w->lease)
@@ -150,6 +154,8 @@ static void choose(struct world *w, uint64_t seed)
 	elections = (unsigned)rng_below(&w->rng, 4);
 	for (unsigned i = 0; i < w->owners; i++)
 		choose_owner(w, i, elections);
+	for (unsigned i = 0; i < w->processes; i++)
+		w->observes[i] = elections && rng_chance(&w->rng, 3);
 	choose_directory(w);
 	w->active = w->timeout * rng_between(&w->rng, 15, 40) / 10 * (w->lease ? 2 : 1);
 	w->fault_count = faults_choose(w->faults, SCHEDULE_FAULTS, w->timeout, w->active, w->lease, seed);
@@ -167,12 +173,16 @@ static void begin(struct world *w, uint64_t seed, uint64_t without, bool trace)
 	resource_begin();
 	zk_begin(&w->zk, seed);
 	owner_begin();
+	observers_begin();
 	TRACE("world: T %" PRId64 " ms (least %" PRId64 "), tick %" PRId64 " ms, syncLimit %" PRId64
 	      ", leader's delay up to %" PRId64 " ms, first number %" PRId64,
 	      w->timeout / MS, w->least / MS, w->zk.tick / MS, w->zk.sync_limit, w->zk.ping_delay / MS,
 	      w->first_sequence);
 	for (unsigned i = 0; i < w->processes; i++)
 		process_init(i, &w->process[i], seed);
+	for (unsigned i = 0; i < w->processes; i++)
+		if (w->observes[i])
+			observers_add(i, 1);
 	for (unsigned i = 0; i < w->owners; i++)
 		if (!(without >> (SCHEDULE_FAULTS + i) & 1)) {
 			const struct owner_options *o = &w->owner[i];
@@ -181,6 +191,7 @@ static void begin(struct world *w, uint64_t seed, uint64_t without, bool trace)
 			TRACE("owner %u: process %u, %s%s%s, stop_ms %" PRId64, owner, o->process,
 			      o->candidate ? "candidate" : "lock", o->no_requeue ? ", no requeue" : "",
 			      o->style == STYLE_BLOCKING  ? ", blocking"
+			      : o->style == STYLE_TERM    ? ", in terms"
 			      : o->style == STYLE_WRAPPED ? ", zklock-run"
 			                                  : "",
 			      o->stop_ms);
@@ -192,9 +203,15 @@ static void begin(struct world *w, uint64_t seed, uint64_t without, bool trace)
 			faults_plan(&w->faults[i]);
 }
 
+static void check_effort(void)
+{
+	if (agenda_count() > 400000)
+		report_failure(REQUESTS, "it goes on without end");
+}
+
 static bool at_rest(const struct world *w)
 {
-	if (invariants_rest() || !zk_healthy())
+	if (invariants_rest() || !zk_healthy() || !observers_at_rest())
 		return false;
 	for (unsigned i = 0; i < w->processes; i++)
 		if (!process_quiet(i))
@@ -225,8 +242,8 @@ static void come_to_rest(struct world *w)
 			break;
 		}
 		faults_tidy();
-		while (!report_failed() && agenda_step(until)) {
-		}
+		while (!report_failed() && agenda_step(until))
+			check_effort();
 	}
 }
 
@@ -236,8 +253,8 @@ void schedule_run(uint64_t seed, uint64_t without, bool trace, struct schedule_r
 
 	choose(w, seed);
 	begin(w, seed, without, trace);
-	while (!report_failed() && agenda_step(w->active)) {
-	}
+	while (!report_failed() && agenda_step(w->active))
+		check_effort();
 	if (!report_failed())
 		come_to_rest(w);
 	memset(ret, 0, sizeof *ret);

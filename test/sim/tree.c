@@ -66,11 +66,23 @@ int16_t tree_nodes(void)
 	return tree.node_count;
 }
 
-int16_t tree_find(const char *name)
+int16_t tree_find(int16_t directory, const char *name)
 {
 	for (int16_t i = tree.node_count; i-- > 0;)
-		if (strcmp(tree.nodes[i].name, name) == 0)
+		if (tree.nodes[i].directory == directory && strcmp(tree.nodes[i].name, name) == 0)
 			return i;
+	return NOBODY;
+}
+
+int16_t tree_find_token(int16_t directory, uint64_t token)
+{
+	for (int16_t i = tree.node_count; i-- > 0;) {
+		const struct tree_node *n = &tree.nodes[i];
+
+		if (n->directory == directory && n->sequence >= 0 &&
+		    (uint64_t)(tree.births[directory][n->birth].czxid + n->sequence) == token)
+			return i;
+	}
 	return NOBODY;
 }
 

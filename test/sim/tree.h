@@ -53,8 +53,9 @@ int64_t                 tree_zxid(int32_t view);
 const struct tree_node *tree_node(int16_t node);
 int16_t                 tree_nodes(void);
 /* The newest one of that name; NOBODY: none. */
-int16_t                  tree_find(const char *name);
+int16_t                  tree_find(int16_t directory, const char *name);
 const struct tree_birth *tree_directory(int16_t directory, int32_t view); /* NULL: it is not there */
+int16_t                  tree_find_token(int16_t directory, uint64_t token);
 bool                     tree_alive(int16_t node, int32_t view);
 bool                     tree_marked(int16_t node, int32_t view);
 bool                     tree_changed(int16_t node, int32_t after, int32_t until);
