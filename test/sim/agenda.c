@@ -51,9 +51,11 @@ void agenda_put(int64_t at, agenda_fn *fn, uint32_t a, uint32_t b)
 		fprintf(stderr, "sim: the agenda is full\n");
 		abort();
 	}
-	while (i && before(&entry, &agenda.heap[(i - 1) / 2])) {
-		agenda.heap[i] = agenda.heap[(i - 1) / 2];
-		i = (i - 1) / 2;
+	for (uint32_t parent; i > 0; i = parent) {
+		parent = (i - 1) / 2;
+		if (!before(&entry, &agenda.heap[parent]))
+			break;
+		agenda.heap[i] = agenda.heap[parent];
 	}
 	agenda.heap[i] = entry;
 }

@@ -85,7 +85,7 @@ static void set_timer(unsigned client)
 	agenda_put(c->timer_at, timer, client, c->life);
 }
 
-/* ---- connecting ----------------------------------------------------------------------------------------------------------- */
+/* ---- connecting -------------------------------------------------------------------------------------------------- */
 
 static void dial(uint32_t client, uint32_t life)
 {
@@ -97,7 +97,9 @@ static void dial(uint32_t client, uint32_t life)
 	c->conn = zk_dial(client, c->order[c->cursor % ZK_SERVERS], process_latency(client), process_spread(client));
 	c->heard_ns = c->sent_ns = now_of(client);
 	c->inbox_count = 0;
-	zk_conn_send(c->conn, &(struct message){.type = MSG_HELLO, .node = c->session, .view = c->seen, .bits = (uint64_t)c->timeout});
+	zk_conn_send(c->conn,
+	             &(struct message){
+			     .type = MSG_HELLO, .node = c->session, .view = c->seen, .bits = (uint64_t)c->timeout});
 	set_timer(client);
 }
 
@@ -149,7 +151,7 @@ static void expire(unsigned client)
 	c->inbox_count = 0;
 }
 
-/* ---- sending ---------------------------------------------------------------------------------------------------------------- */
+/* ---- sending ----------------------------------------------------------------------------------------------------- */
 
 static void transmit(unsigned client)
 {
@@ -167,9 +169,9 @@ static void transmit(unsigned client)
 
 void client_send(unsigned client, int32_t request)
 {
-	struct client  *c = &clients[client];
-	enum zkl__op    op = zk_request(request)->op;
-	bool            needs_link = op == ZKL__PROVE || op == ZKL__BARRIER;
+	struct client *c = &clients[client];
+	enum zkl__op   op = zk_request(request)->op;
+	bool           needs_link = op == ZKL__PROVE || op == ZKL__BARRIER;
 
 	if (c->link == EXPIRED || (needs_link && c->link != CONNECTED)) {
 		process_mail_reply(client, request, ZKL__UNKNOWN, -9, 0);
@@ -182,7 +184,7 @@ void client_send(unsigned client, int32_t request)
 		wake(client);
 }
 
-/* ---- hearing ---------------------------------------------------------------------------------------------------------------- */
+/* ---- hearing ----------------------------------------------------------------------------------------------------- */
 
 static void add_watch(struct client *c, const struct watch *watch)
 {
@@ -239,7 +241,8 @@ static void on_welcome(unsigned client, const struct message *m)
 	c->session = m->node;
 	c->timeout = (int64_t)m->bits;
 	c->link = CONNECTED;
-	TRACE("client %u: connected to server %d, session %d, timeout %d ms", client, zk_conn_server(c->conn), c->session, (int)(c->timeout / 1000000));
+	TRACE("client %u: connected to server %d, session %d, timeout %d ms", client, zk_conn_server(c->conn),
+	      c->session, (int)(c->timeout / 1000000));
 	process_mail_connected(client, zk_session_id(c->session), c->timeout);
 	if (c->watch_count) {
 		zk_conn_watches(c->conn, c->watches, c->watch_count, c->seen);
@@ -322,7 +325,7 @@ static void io(uint32_t client, uint32_t life)
 	set_timer(client);
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------------------- */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 
 void client_resume(unsigned client)
 {

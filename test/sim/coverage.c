@@ -48,8 +48,8 @@ void coverage_add(const void *more)
 
 bool coverage_print(void)
 {
-	static const char *const inputs[] = {"",     "start",   "leave", "link-up", "link-down", "expired",
-	                                     "",     "gone",    "changed", "lease-live", "lease-over", "settled"};
+	static const char *const inputs[] = {"", "start", "leave",   "link-up",    "link-down",  "expired",
+	                                     "", "gone",  "changed", "lease-live", "lease-over", "settled"};
 
 	for (int i = 1; i < INPUTS; i++) {
 		if (i == ZKL__IN_REPLY)

@@ -23,7 +23,8 @@ static struct {
 	bool         mended;
 	/* An ambush: for which process, after how many grants or proofs more, for how long. */
 	struct {
-		bool     armed, by_proof;
+		bool     armed, by_proof, isolates;
+		bool     single;  /* only where a grant rests on one proof */
 		int      process; /* -1: any */
 		unsigned after;
 		int64_t  delay, length;
@@ -56,12 +57,13 @@ static int64_t choose_length(struct rng *rng, int64_t timeout)
 
 unsigned faults_choose(struct fault *ret, unsigned limit, int64_t timeout, int64_t active, bool lease, uint64_t seed)
 {
-	static const enum fault_kind lethal[] = {FAULT_HOLDER_CUT,   FAULT_AMBUSH,      FAULT_AMBUSH,      FAULT_STALL_AMBUSH,
-	                                         FAULT_STALL_AMBUSH, FAULT_TO_DEADLINE, FAULT_TO_DEADLINE, FAULT_LEADER_DIES,
-	                                         FAULT_ISOLATE,      FAULT_RESET,       FAULT_STALL,       FAULT_PAUSE};
-	struct rng rng = rng_make(seed, 'f');
-	unsigned   count = (unsigned)rng_between(&rng, 2, 9);
-	int64_t    at = 0;
+	static const enum fault_kind lethal[] = {FAULT_HOLDER_CUT,   FAULT_AMBUSH,       FAULT_AMBUSH,
+	                                         FAULT_STALL_AMBUSH, FAULT_STALL_AMBUSH, FAULT_TO_DEADLINE,
+	                                         FAULT_TO_DEADLINE,  FAULT_LEADER_DIES,  FAULT_ISOLATE,
+	                                         FAULT_RESET,        FAULT_STALL,        FAULT_PAUSE};
+	struct rng                   rng = rng_make(seed, 'f');
+	unsigned                     count = (unsigned)rng_between(&rng, 2, 9);
+	int64_t                      at = 0;
 
 	all.count = 0;
 	all.mended = all.ambush.armed = false;
@@ -69,7 +71,8 @@ unsigned faults_choose(struct fault *ret, unsigned limit, int64_t timeout, int64
 		count = limit;
 	for (unsigned i = 0; i < count; i++) {
 		/* Trouble seldom comes alone. */
-		at = i && rng_chance(&rng, 3) ? at + rng_skewed(&rng, timeout / 10) : timeout / 20 + rng_below(&rng, active);
+		at = i && rng_chance(&rng, 3) ? at + rng_skewed(&rng, timeout / 10)
+		                              : timeout / 20 + rng_below(&rng, active);
 		ret[i].kind = (enum fault_kind)rng_below(&rng, FAULT_KIND_COUNT);
 		ret[i].at = at < active ? at : active - 1;
 		ret[i].length = choose_length(&rng, timeout);
@@ -85,7 +88,7 @@ unsigned faults_choose(struct fault *ret, unsigned limit, int64_t timeout, int64
 	return count;
 }
 
-/* ---- whom ------------------------------------------------------------------------------------------------------------------- */
+/* ---- whom -------------------------------------------------------------------------------------------------------- */
 
 static unsigned some_process(struct rng *rng)
 {
@@ -97,7 +100,8 @@ static unsigned some_process(struct rng *rng)
 /* A living contender's node: the lowest one, or any but that. */
 static int16_t some_node(struct rng *rng, bool waiter)
 {
-	int16_t directory = owner_options_of((unsigned)rng_below(rng, owner_count()))->directory, lowest, found = NOBODY;
+	int16_t directory = owner_options_of((unsigned)rng_below(rng, owner_count()))->directory, lowest,
+		found = NOBODY;
 	int64_t seen = 0;
 
 	lowest = tree_lowest(directory, tree_end());
@@ -122,7 +126,7 @@ static int16_t before(int16_t node)
 	return found;
 }
 
-/* ---- operators -------------------------------------------------------------------------------------------------------------- */
+/* ---- operators --------------------------------------------------------------------------------------------------- */
 
 static void delete_now(uint32_t node, uint32_t unused)
 {
@@ -170,7 +174,7 @@ void faults_tidy(void)
 		remove_foreign(i, 0);
 }
 
-/* ---- servers and network ------------------------------------------------------------------------------------------------------- */
+/* ---- servers and network ----------------------------------------------------------------------------------------- */
 
 static void restart(uint32_t server, uint32_t unused)
 {
@@ -200,7 +204,8 @@ static void speed_up(uint32_t fault, uint32_t conn)
 	if (all.slowed[fault] == NO_CONN)
 		return;
 	all.slowed[fault] = NO_CONN;
-	zk_conn_slow(conn, -(all.planned[fault].timeout / 2 < all.planned[fault].length ? all.planned[fault].timeout / 2 : all.planned[fault].length));
+	zk_conn_slow(conn, -(all.planned[fault].timeout / 2 < all.planned[fault].length ? all.planned[fault].timeout / 2
+	                                                                                : all.planned[fault].length));
 }
 
 static void cut_servers(unsigned one, unsigned other, int64_t length)
@@ -215,9 +220,74 @@ static unsigned some_follower(struct rng *rng, unsigned leader)
 	return (leader + 1 + (unsigned)rng_below(rng, ZK_SERVERS - 1)) % ZK_SERVERS;
 }
 
+static int some_holder(struct rng *rng)
+{
+	int16_t node = some_node(rng, false);
+
+	for (unsigned i = 0; node != NOBODY && i < CLIENTS; i++)
+		if (process_alive(i) && client_session(i) == tree_node(node)->session)
+			return (int)i;
+	return -1;
+}
+
+static void ambush(const struct fault *f, struct rng *rng)
+{
+	int     holder = some_holder(rng);
+	int64_t length;
+
+	all.ambush.armed = true;
+	all.ambush.process = -1;
+	all.ambush.by_proof = f->kind == FAULT_STALL_AMBUSH || rng_chance(rng, 2);
+	all.ambush.single = !all.ambush.by_proof && rng_chance(rng, 2);
+	all.ambush.after = (unsigned)rng_below(rng, f->kind == FAULT_STALL_AMBUSH ? 3 : all.ambush.single ? 1 : 4);
+	all.ambush.isolates = rng_chance(rng, 3);
+	all.ambush.delay = rng_chance(rng, 2) ? 1 : rng_below(rng, 5 * MS);
+	all.ambush.length = f->length;
+	if (f->kind != FAULT_STALL_AMBUSH || holder < 0)
+		return;
+	all.ambush.process = holder;
+	length = process_hub((unsigned)holder)->lease.timeout_ns * rng_between(rng, 35, 66) / 100;
+	TRACE("process %d: is paused, or its client's thread, for %" PRId64 " ms", holder, length / MS);
+	if (rng_chance(rng, 2))
+		process_pause((unsigned)holder, length);
+	else
+		process_stall((unsigned)holder, THREAD_IO, length);
+	if (process_hub((unsigned)holder)->wanting == 0)
+		invariants_excuse((unsigned)holder, process_hindered((unsigned)holder) + f->timeout);
+}
+
+static void stall_to_deadline(struct rng *rng)
+{
+	int              holder = some_holder(rng);
+	struct zkl__hub *hub = holder < 0 ? NULL : process_hub((unsigned)holder);
+	int64_t          deadline = hub ? atomic_load(&hub->deadline_ns) : 0;
+
+	if (!deadline)
+		return;
+	TRACE("process %d: its protocol thread stalls until about the end of its lease", holder);
+	process_stall((unsigned)holder, THREAD_PROTOCOL,
+	              process_true_time((unsigned)holder, deadline) - agenda_now() + rng_between(rng, -2 * MS, 2 * MS) +
+	                      (rng_chance(rng, 2) ? rng_below(rng, hub->lease.timeout_ns / 6) : 0));
+}
+
+static void rejoin(uint32_t process, uint32_t unused)
+{
+	(void)unused;
+	zk_client_cut(process, false);
+}
+
+static void isolate(unsigned process, int64_t length)
+{
+	TRACE("network: client %u reaches no server", process);
+	invariants_disturbed(agenda_now() + length + all.planned[0].timeout / 4);
+	zk_client_cut(process, true);
+	agenda_put(agenda_now() + length, rejoin, process, 0);
+}
+
 static void hit_servers(const struct fault *f, struct rng *rng)
 {
 	int      leader = zk_leader();
+	int      holder;
 	unsigned server = f->kind == FAULT_LEADER_DIES ? (unsigned)leader : (unsigned)rng_below(rng, ZK_SERVERS);
 
 	if (leader < 0)
@@ -225,8 +295,11 @@ static void hit_servers(const struct fault *f, struct rng *rng)
 	switch (f->kind) {
 	case FAULT_LEADER_DIES:
 	case FAULT_SERVER_DIES:
+		holder = some_holder(rng);
 		zk_crash(server);
 		agenda_put(agenda_now() + f->length, restart, server, 0);
+		if (holder >= 0 && rng_chance(rng, 4))
+			isolate((unsigned)holder, f->length);
 		break;
 	case FAULT_FOLLOWER_CUT:
 		cut_servers((unsigned)leader, some_follower(rng, (unsigned)leader), f->length);
@@ -258,13 +331,24 @@ static void cut_process(unsigned process, int64_t length)
 static void spring(uint32_t process, uint32_t unused)
 {
 	(void)unused;
-	cut_process(process, all.ambush.length);
+	if (all.ambush.isolates && !all.mended)
+		isolate(process, all.ambush.length);
+	else
+		cut_process(process, all.ambush.length);
+}
+
+static bool rests_on_one_proof(unsigned process)
+{
+	const struct zkl__lease *lease = &process_hub(process)->lease;
+
+	return lease->pair_ns + lease->timeout_ns / 2 < lease->newest_ns;
 }
 
 static void on_step(unsigned process, bool proof)
 {
 	if (!all.ambush.armed || all.ambush.by_proof != proof ||
-	    (all.ambush.process >= 0 && all.ambush.process != (int)process) || all.ambush.after-- > 0)
+	    (all.ambush.process >= 0 && all.ambush.process != (int)process) ||
+	    (all.ambush.single && !rests_on_one_proof(process)) || all.ambush.after-- > 0)
 		return;
 	all.ambush.armed = false;
 	TRACE("network: an ambush for process %u", process);
@@ -279,64 +363,6 @@ void faults_on_grant(unsigned process)
 void faults_on_proof(unsigned process)
 {
 	on_step(process, true);
-}
-
-static int some_holder(struct rng *rng)
-{
-	int16_t node = some_node(rng, false);
-
-	for (unsigned i = 0; node != NOBODY && i < CLIENTS; i++)
-		if (process_alive(i) && client_session(i) == tree_node(node)->session)
-			return (int)i;
-	return -1;
-}
-
-static void ambush(const struct fault *f, struct rng *rng)
-{
-	int holder = some_holder(rng);
-
-	all.ambush.armed = true;
-	all.ambush.process = -1;
-	all.ambush.by_proof = f->kind == FAULT_STALL_AMBUSH || rng_chance(rng, 2);
-	all.ambush.after = (unsigned)rng_below(rng, f->kind == FAULT_STALL_AMBUSH ? 2 : 4);
-	all.ambush.delay = rng_chance(rng, 2) ? 1 : rng_below(rng, 5 * MS);
-	all.ambush.length = f->length;
-	if (f->kind != FAULT_STALL_AMBUSH || holder < 0)
-		return;
-	all.ambush.process = holder;
-	TRACE("process %d: is paused", holder);
-	process_pause((unsigned)holder, f->timeout / 4 + rng_below(rng, f->timeout * 2 / 5));
-	if (process_hub((unsigned)holder)->wanting == 0)
-		invariants_excuse((unsigned)holder, process_hindered((unsigned)holder) + f->timeout);
-}
-
-static void stall_to_deadline(struct rng *rng)
-{
-	int              holder = some_holder(rng);
-	struct zkl__hub *hub = holder < 0 ? NULL : process_hub((unsigned)holder);
-	int64_t          deadline = hub ? atomic_load(&hub->deadline_ns) : 0;
-
-	if (!deadline)
-		return;
-	TRACE("process %d: its protocol thread stalls until about the end of its lease", holder);
-	process_stall((unsigned)holder, THREAD_PROTOCOL,
-	              process_true_time((unsigned)holder, deadline) - agenda_now() + rng_between(rng, -2 * MS, 2 * MS) +
-	                      (rng_chance(rng, 2) ? rng_below(rng, hub->lease.timeout_ns / 6) : 0));
-}
-
-static void rejoin(uint32_t process, uint32_t unused)
-{
-	(void)unused;
-	zk_client_cut(process, false);
-}
-
-static void isolate(const struct fault *f, struct rng *rng)
-{
-	unsigned process = some_process(rng);
-
-	TRACE("network: client %u reaches no server", process);
-	zk_client_cut(process, true);
-	agenda_put(agenda_now() + f->length, rejoin, process, 0);
 }
 
 /* The server of whoever holds. */
@@ -375,7 +401,7 @@ static void hit_connection(const struct fault *f, uint32_t fault, struct rng *rn
 	}
 }
 
-/* ---- processes --------------------------------------------------------------------------------------------------------------- */
+/* ---- processes --------------------------------------------------------------------------------------------------- */
 
 /* An idle client that cannot ping is not known to the lease: what it makes right after that is not judged. */
 static void hinder(const struct fault *f, struct rng *rng)
@@ -385,10 +411,10 @@ static void hinder(const struct fault *f, struct rng *rng)
 	bool        idle = process_alive(process) && process_hub(process)->wanting == 0;
 
 	TRACE("process %u: %s for %" PRId64 " ms", process,
-	      f->kind == FAULT_PAUSE       ? "is paused"
-	      : thread == THREAD_IO        ? "its client's thread stalls"
-	      : thread == THREAD_PROTOCOL  ? "its protocol thread stalls"
-	                                   : "its owners' thread stalls",
+	      f->kind == FAULT_PAUSE      ? "is paused"
+	      : thread == THREAD_IO       ? "its client's thread stalls"
+	      : thread == THREAD_PROTOCOL ? "its protocol thread stalls"
+	                                  : "its owners' thread stalls",
 	      f->length / MS);
 	if (f->kind == FAULT_PAUSE)
 		process_pause(process, f->length);
@@ -465,7 +491,7 @@ static void strike(uint32_t fault, uint32_t unused)
 	if (f->kind <= FAULT_FOLLOWER_LAGS)
 		hit_servers(f, &rng);
 	else if (f->kind == FAULT_ISOLATE)
-		isolate(f, &rng);
+		isolate(some_process(&rng), f->length);
 	else if (f->kind == FAULT_HOLDER_CUT)
 		cut_holder(f, &rng);
 	else if (f->kind == FAULT_AMBUSH || f->kind == FAULT_STALL_AMBUSH)

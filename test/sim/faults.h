@@ -10,31 +10,31 @@
 #define FAULT_KINDS(X)                                                                                                 \
 	X(LEADER_DIES)                                                                                                 \
 	X(SERVER_DIES)                                                                                                 \
-	X(FOLLOWER_CUT)  /* from its leader only */                                                                    \
-	X(LEADER_CUT)    /* from both followers */                                                                     \
+	X(FOLLOWER_CUT) /* from its leader only */                                                                     \
+	X(LEADER_CUT)   /* from both followers */                                                                      \
 	X(FOLLOWER_LAGS)                                                                                               \
-	X(RESET)         /* of a client's connection */                                                                \
-	X(BLACK_HOLE)    /* both ways */                                                                               \
+	X(RESET)      /* of a client's connection */                                                                   \
+	X(BLACK_HOLE) /* both ways */                                                                                  \
 	X(ONE_WAY)                                                                                                     \
 	X(SLOW)                                                                                                        \
-	X(ISOLATE)       /* a client, from all servers */                                                              \
-	X(HOLDER_CUT)    /* the holder's server from its leader */                                                     \
-	X(AMBUSH)        /* the same, right after the next grant or proof */                                           \
-	X(STALL_AMBUSH)  /* a holder is paused; then the same after its next proof */                                  \
-	X(TO_DEADLINE)   /* a holder's protocol thread stalls until about its lease's end */                           \
-	X(PAUSE)         /* of a whole process */                                                                      \
-	X(STALL)         /* of one of its threads */                                                                   \
+	X(ISOLATE)      /* a client, from all servers */                                                               \
+	X(HOLDER_CUT)   /* the holder's server from its leader */                                                      \
+	X(AMBUSH)       /* the same, right after the next grant or proof */                                            \
+	X(STALL_AMBUSH) /* a holder is paused; then the same after its next proof */                                   \
+	X(TO_DEADLINE)  /* a holder's protocol thread stalls until about its lease's end */                            \
+	X(PAUSE)        /* of a whole process */                                                                       \
+	X(STALL)        /* of one of its threads */                                                                    \
 	X(KILL)                                                                                                        \
 	X(CLOSE)                                                                                                       \
 	X(CANCEL)                                                                                                      \
 	X(FREE)                                                                                                        \
-	X(DELETE)        /* an operator deletes a contender's node */                                                  \
-	X(DELETE_TWO)    /* a waiter's and, right before or behind, its predecessor's */                               \
-	X(WRITE)         /* an operator writes to a contender's node */                                                \
-	X(FOREIGN)       /* a contender of another kind queues for a while */                                          \
-	X(JUNK)          /* a child without a number */                                                                \
-	X(WIPE)          /* all nodes and the directory */                                                             \
-	X(UNMAKE)        /* the directory, if it is empty */
+	X(DELETE)     /* an operator deletes a contender's node */                                                     \
+	X(DELETE_TWO) /* a waiter's and, right before or behind, its predecessor's */                                  \
+	X(WRITE)      /* an operator writes to a contender's node */                                                   \
+	X(FOREIGN)    /* a contender of another kind queues for a while */                                             \
+	X(JUNK)       /* a child without a number */                                                                   \
+	X(WIPE)       /* all nodes and the directory */                                                                \
+	X(UNMAKE)     /* the directory, if it is empty */
 
 enum fault_kind {
 #define NAME(name) FAULT_##name,

@@ -28,8 +28,8 @@ struct seen {
 	int                  owner;
 	int16_t              directory, session; /* session: of the grant */
 	uint64_t             party, token;
-	int16_t              node; /* newest one */
-	bool                 candidate, active, gone; /* gone: its process is */
+	int16_t              node;                                         /* newest one */
+	bool                 candidate, active, gone;                      /* gone: its process is */
 	bool                 granted, lost, failed, left, expired, lapsed; /* lapsed: check() would have said no */
 	int32_t              entitled_view;
 	int                  allowance;
@@ -42,14 +42,14 @@ static struct {
 	unsigned    grants, losses;
 	uint64_t    last_token[TREE_DIRECTORIES];
 	int16_t     newest[TREE_DIRECTORIES];
-	int16_t      woken[TREE_NODES]; /* the contender that went on when this node went: 0: none, else its number + 1 */
-	int64_t     disturbed, excused[PROCESSES];
+	int16_t woken[TREE_NODES]; /* the contender that went on when this node went: 0: none, else its number + 1 */
+	int64_t disturbed, excused[PROCESSES];
 } all;
 
 void __real_zkl__contender_step(struct zkl__contender *c, const struct zkl__input *in, struct zkl__actions *out);
 void __wrap_zkl__contender_step(struct zkl__contender *c, const struct zkl__input *in, struct zkl__actions *out);
 
-/* ---- attempts ------------------------------------------------------------------------------------------------------------- */
+/* ---- attempts ---------------------------------------------------------------------------------------------------- */
 
 static struct seen *find(unsigned process, uint64_t party)
 {
@@ -115,14 +115,15 @@ int16_t invariants_attempt(unsigned process, uint64_t party)
 	return index_of(find(process, party));
 }
 
-/* ---- grants ---------------------------------------------------------------------------------------------------------------- */
+/* ---- grants ------------------------------------------------------------------------------------------------------ */
 
 static void check_overlap(const struct seen *s)
 {
 	for (int16_t i = all.count; i-- > 0;) {
 		const struct seen *other = &all.attempts[i];
 
-		if (other == s || !other->active || other->directory != s->directory || !may_act(other) || excused(other))
+		if (other == s || !other->active || other->directory != s->directory || !may_act(other) ||
+		    excused(other))
 			continue;
 		if (s->node != NOBODY && !tree_alive(s->node, tree_end()))
 			continue; /* nothing was granted in ZooKeeper's order: another invariant's case */
@@ -146,8 +147,9 @@ static void check_grant(struct seen *s, const struct zkl__contender *c, int32_t 
 	s->token = token;
 	s->session = n->session;
 	if (!tree_alive(node, view))
-		report_failure(ONE_HOLDER, "%s is granted by what was known when it was gone (born %d, died %d, view %d)",
-		               n->name, n->born, n->died, view);
+		report_failure(ONE_HOLDER,
+		               "%s is granted by what was known when it was gone (born %d, died %d, view %d)", n->name,
+		               n->born, n->died, view);
 	if (atomic_load(&s->attempt->hub->deadline_ns) - s->attempt->stop_ns <= process_clock(s->process))
 		report_failure(LEASE, "%s is granted without a live lease", n->name);
 	if (token >= (uint64_t)tree_zxid(n->born))
@@ -160,7 +162,8 @@ static void check_grant(struct seen *s, const struct zkl__contender *c, int32_t 
 	if (lowest != node)
 		report_failure(ONE_HOLDER, "%s is granted behind %s", n->name, tree_node(lowest)->name);
 	if (token <= all.last_token[s->directory])
-		report_failure(TOKENS, "%s: token %" PRIu64 " after %" PRIu64, n->name, token, all.last_token[s->directory]);
+		report_failure(TOKENS, "%s: token %" PRIu64 " after %" PRIu64, n->name, token,
+		               all.last_token[s->directory]);
 	all.last_token[s->directory] = token;
 	all.newest[s->directory] = index_of(s);
 	check_overlap(s);
@@ -201,7 +204,7 @@ void invariants_act(int16_t attempt)
 		               tree_node(all.attempts[newest].node)->name);
 }
 
-/* ---- the ensemble's news ------------------------------------------------------------------------------------------------------ */
+/* ---- the ensemble's news ----------------------------------------------------------------------------------------- */
 
 void invariants_created(int16_t node)
 {
@@ -213,7 +216,8 @@ void invariants_created(int16_t node)
 	if (!s->active && !s->gone && !s->expired)
 		report_failure(ORPHAN, "%s is created for a contender that is done", n->name);
 	for (int16_t i = 0; i < node; i++)
-		if (tree_node(i)->attempt == n->attempt && tree_node(i)->session == n->session && tree_alive(i, tree_end()))
+		if (tree_node(i)->attempt == n->attempt && tree_node(i)->session == n->session &&
+		    tree_alive(i, tree_end()))
 			report_failure(ORPHAN, "%s is created beside %s", n->name, tree_node(i)->name);
 	s->node = node;
 	s->broken_at = 0;
@@ -236,10 +240,12 @@ static void told_by_now(uint32_t attempt, uint32_t conn)
 {
 	const struct seen *s = &all.attempts[attempt];
 
-	if (!s->broken_at || client_conn(s->process) != conn || all.disturbed > s->broken_at || process_hindered(s->process) > s->broken_at)
+	if (!s->broken_at || client_conn(s->process) != conn || all.disturbed > s->broken_at ||
+	    process_hindered(s->process) > s->broken_at)
 		return;
 	if (s->active && !s->gone && s->granted && !s->lost && !s->left)
-		report_failure(TOLD, "%s was deleted by an operator, and its holder does not know", tree_node(s->node)->name);
+		report_failure(TOLD, "%s was deleted by an operator, and its holder does not know",
+		               tree_node(s->node)->name);
 }
 
 void invariants_broken(int16_t node)
@@ -266,7 +272,7 @@ void invariants_session_over(int16_t session, unsigned process)
 	}
 }
 
-/* ---- steps --------------------------------------------------------------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 
 /* It is there, and has no node. */
 static bool is_observer(const struct zkl__hub *hub, uint64_t party)
@@ -293,7 +299,8 @@ void invariants_request(unsigned process, uint64_t party, const struct zkl__requ
 	if (request->op == ZKL__MARK && !s->granted)
 		report_failure(ONLY_OWN, "%s is marked, but does not hold", request->name);
 	if (request->op != ZKL__PROVE && --s->allowance < 0)
-		report_failure(REQUESTS, "too many requests for what happened, the last one a %s", zkl__op_name(request->op));
+		report_failure(REQUESTS, "too many requests for what happened, the last one a %s",
+		               zkl__op_name(request->op));
 }
 
 /* What an input is good for, in requests. */
@@ -337,8 +344,7 @@ static void check_requeued(const struct seen *s, const struct zkl__input *in)
 {
 	if (in->type == ZKL__IN_EXPIRED || s->node == NOBODY || !tree_alive(s->node, tree_end()))
 		return;
-	if (zk_session_over(tree_node(s->node)->session) ||
-	    tree_node(s->node)->session != client_session(s->process))
+	if (zk_session_over(tree_node(s->node)->session) || tree_node(s->node)->session != client_session(s->process))
 		return;
 	report_failure(PLACE, "%s goes to the tail, though its node is there", tree_node(s->node)->name);
 }
@@ -451,7 +457,7 @@ void invariants_after(unsigned process)
 			               tree_node(all.attempts[i].node)->name);
 }
 
-/* ---- processes ------------------------------------------------------------------------------------------------------------------- */
+/* ---- processes --------------------------------------------------------------------------------------------------- */
 
 void invariants_session_closed(unsigned process)
 {
@@ -469,7 +475,7 @@ void invariants_process_gone(unsigned process)
 		}
 }
 
-/* ---- the schedule ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the schedule ------------------------------------------------------------------------------------------------ */
 
 void invariants_disturbed(int64_t until)
 {

@@ -43,7 +43,7 @@ static void on_signal(int sig)
 	interrupted = 1;
 }
 
-/* ---- one schedule ----------------------------------------------------------------------------------------------------------- */
+/* ---- one schedule ------------------------------------------------------------------------------------------------ */
 
 static bool fails_alike(uint64_t seed, uint64_t without, enum invariant invariant)
 {
@@ -64,7 +64,8 @@ static uint64_t shrink(uint64_t seed, enum invariant invariant)
 		for (unsigned part = 0; part < SCHEDULE_PARTS; part++) {
 			uint64_t bit = UINT64_C(1) << part;
 
-			if (without & bit || !schedule_has_part(seed, part) || !fails_alike(seed, without | bit, invariant))
+			if (without & bit || !schedule_has_part(seed, part) ||
+			    !fails_alike(seed, without | bit, invariant))
 				continue;
 			without |= bit;
 			again = true;
@@ -78,12 +79,12 @@ static int replay(const struct options *o)
 	struct schedule_result r;
 
 	schedule_run(o->seed, o->without, true, &r);
-	printf("%" PRIu64 " events in %" PRId64 " ms, %u grants, %u losses: %s\n", r.events, r.length_ns / 1000000, r.grants,
-	       r.losses, r.failed ? invariant_name(r.invariant) : "passed");
+	printf("%" PRIu64 " events in %" PRId64 " ms, %u grants, %u losses: %s\n", r.events, r.length_ns / 1000000,
+	       r.grants, r.losses, r.failed ? invariant_name(r.invariant) : "passed");
 	return r.failed;
 }
 
-/* ---- workers ------------------------------------------------------------------------------------------------------------------ */
+/* ---- workers ----------------------------------------------------------------------------------------------------- */
 
 static void note(struct share *s, uint64_t seed, const struct schedule_result *r)
 {
@@ -161,7 +162,8 @@ static void show_first_failure(const struct share *shares, const struct options 
 		if (!shares[i].failed)
 			continue;
 		without = shrink(shares[i].failures[0], (enum invariant)shares[i].invariant_of[0]);
-		printf("\nseed %" PRIu64 " without what it does not need (--replay --seed %" PRIu64 " --without 0x%" PRIx64 "):\n",
+		printf("\nseed %" PRIu64 " without what it does not need (--replay --seed %" PRIu64
+		       " --without 0x%" PRIx64 "):\n",
 		       shares[i].failures[0], shares[i].failures[0], without);
 		replay(&(struct options){.seed = shares[i].failures[0], .without = without});
 		return;
@@ -170,7 +172,8 @@ static void show_first_failure(const struct share *shares, const struct options 
 
 static int run(const struct options *o)
 {
-	struct share *shares = mmap(NULL, o->jobs * sizeof *shares, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct share *shares = mmap(NULL, o->jobs * sizeof *shares, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+	                            -1, 0);
 	struct share  all = {.least_faults = UINT32_MAX, .least_owners = UINT32_MAX};
 	bool          covered = true, broken = false;
 	int           status;
@@ -209,7 +212,7 @@ static int run(const struct options *o)
 	return broken ? 3 : all.failed || !covered;
 }
 
-/* ---- the command line ------------------------------------------------------------------------------------------------------------ */
+/* ---- the command line -------------------------------------------------------------------------------------------- */
 
 static int usage(void)
 {

@@ -90,7 +90,7 @@ static void rest(struct owner *o)
 		come_back(o, a_while(o));
 }
 
-/* ---- holding -------------------------------------------------------------------------------------------------------------- */
+/* ---- holding ----------------------------------------------------------------------------------------------------- */
 
 static void work(uint32_t owner, uint32_t turn);
 
@@ -170,8 +170,8 @@ static void work(uint32_t owner, uint32_t turn)
 		return;
 	left = ask(o);
 	if (left > 0)
-		resource_write_later(o->options.directory, o->options.process, invariants_attempt_of_token(o->token, owner),
-		                     o->token, left * MS, &o->rng);
+		resource_write_later(o->options.directory, o->options.process,
+		                     invariants_attempt_of_token(o->token, owner), o->token, left * MS, &o->rng);
 	else if (waits(o))
 		lost(o);
 	if (o->phase == HOLDING)
@@ -194,18 +194,19 @@ static void granted(struct owner *o, uint64_t token)
 		come_back(o, all.draining ? rng_below(&o->rng, 3 * MS) : a_while(o));
 }
 
-/* ---- waiting --------------------------------------------------------------------------------------------------------------- */
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
 /* Not over, though it should be? Asked a little after the timeout. */
 static void timeout_check(uint32_t owner, uint32_t start)
 {
-	struct owner       *o = &all.owners[owner];
+	struct owner        *o = &all.owners[owner];
 	struct zkl__attempt *a = o->open ? o->handle.attempt : NULL;
 
 	if (!a || o->starts != start || zkl__attempt_settled(a) || a->contender.state == ZKL__LEAVE)
 		return;
 	if (process_thread_at(o->options.process, THREAD_PROTOCOL) > agenda_now())
-		agenda_put(process_thread_at(o->options.process, THREAD_PROTOCOL) + 6 * MS, timeout_check, owner, start);
+		agenda_put(process_thread_at(o->options.process, THREAD_PROTOCOL) + 6 * MS, timeout_check, owner,
+		           start);
 	else
 		report_failure(BOUNDED, "owner %u: still waiting after its timeout", owner);
 }
@@ -322,7 +323,7 @@ void owner_ready(const struct zkl__source *source)
 	}
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
 static struct story *story_of(struct owner *o, uint32_t attempt)
 {
@@ -377,7 +378,8 @@ static void check_story(struct owner *o, const zkl_event *event)
 
 static const char *event_name(zkl_event_type type)
 {
-	static const char *const names[] = {"", "WAITING", "GRANTED", "SUSPENDED", "RESUMED", "LOST", "ENDED", "LEADER"};
+	static const char *const names[] = {"",        "WAITING", "GRANTED", "SUSPENDED",
+	                                    "RESUMED", "LOST",    "ENDED",   "LEADER"};
 
 	return names[type];
 }
@@ -415,7 +417,7 @@ static void on_event(const zkl_event *event, void *user)
 	}
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------------------- */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 
 static void open_handle(struct owner *o)
 {

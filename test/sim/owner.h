@@ -46,7 +46,7 @@ const struct owner_options *owner_options_of(unsigned owner);
 /* -1: of nobody */
 int owner_of(const struct zkl__handle *handle);
 
-/* ---- for the wrapper ---- */
+/* ---- for the wrapper --------------------------------------------------------------------------------------------- */
 
 void                owner_attempt(unsigned owner, int64_t timeout_ms);
 void                owner_resting(unsigned owner);

@@ -51,7 +51,7 @@ const char *const process_paths[TREE_DIRECTORIES] = {"/locks/a", "/elections/b"}
 
 static void run_protocol(uint32_t process, uint32_t life);
 
-/* ---- clock and threads ---------------------------------------------------------------------------------------------------- */
+/* ---- clock and threads ------------------------------------------------------------------------------------------- */
 
 int64_t process_clock(unsigned process)
 {
@@ -143,7 +143,7 @@ unsigned process_first_server(unsigned process)
 	return processes[process].options.first_server;
 }
 
-/* ---- the hub's world -------------------------------------------------------------------------------------------------------- */
+/* ---- the hub's world --------------------------------------------------------------------------------------------- */
 
 static int64_t world_now(void *world)
 {
@@ -250,7 +250,7 @@ static const struct zkl__port port = {.now_ns = world_now,
                                       .ready = world_ready,
                                       .log = world_log};
 
-/* ---- events ----------------------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
 static struct zkl__source *pop(struct process *p)
 {
@@ -290,7 +290,7 @@ static void deliver(uint32_t process, uint32_t life)
 	deliver_all(p);
 }
 
-/* ---- mail --------------------------------------------------------------------------------------------------------------------- */
+/* ---- mail -------------------------------------------------------------------------------------------------------- */
 
 static struct mail *post(unsigned process, enum mail_type type)
 {
@@ -474,7 +474,7 @@ static void empty_mailbox(struct process *p)
 	p->mail_count = 0;
 }
 
-/* ---- protocol thread ------------------------------------------------------------------------------------------------------------ */
+/* ---- protocol thread --------------------------------------------------------------------------------------------- */
 
 static void take_apart(struct process *p);
 
@@ -548,7 +548,7 @@ static void run_protocol(uint32_t process, uint32_t life)
 	set_timer(p);
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 
 static void take_apart(struct process *p)
 {

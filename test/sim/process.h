@@ -49,7 +49,7 @@ int64_t process_hindered(unsigned process);
 /* No more than what is due soon is left to be done. */
 bool process_quiet(unsigned process);
 
-/* ---- for its client ---- */
+/* ---- for its client ---------------------------------------------------------------------------------------------- */
 
 int64_t  process_clock(unsigned process);
 int64_t  process_true_time(unsigned process, int64_t clock);

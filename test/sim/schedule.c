@@ -28,23 +28,23 @@ struct world {
 	struct owner_options   owner[OWNERS];
 	int64_t                first_sequence, age; /* age < 0: no lock directory yet */
 	int64_t                active;              /* how long until all is mended */
-	bool                   lease; /* about the lease: long holds, long cuts */
+	bool                   lease;               /* about the lease: long holds, long cuts */
 	struct fault           faults[SCHEDULE_FAULTS];
 	unsigned               fault_count;
 };
 
 static struct world world;
 
-/* ---- what there is --------------------------------------------------------------------------------------------------------- */
+/* ---- what there is ----------------------------------------------------------------------------------------------- */
 
 static void choose_ensemble(struct world *w)
 {
 	struct rng *r = &w->rng;
-	bool        unlike = rng_chance(r, 4); /* servers with different session limits */
+	bool        unlike = rng_chance(r, w->lease ? 2 : 4); /* servers with different session limits */
 
 	w->timeout = (rng_chance(r, 2) ? 4000 : 10000) * MS;
 	w->least = unlike ? w->timeout * rng_between(r, 4, 9) / 10 : w->timeout;
-	w->zk.tick = w->least / (rng_chance(r, w->lease ? 2 : 3) ? 2 : rng_between(r, 2, 20));
+	w->zk.tick = w->least / (rng_chance(r, 3) ? 2 : w->lease && rng_chance(r, 2) ? 20 : rng_between(r, 2, 20));
 	w->zk.sync_limit = w->lease ? 4 * w->least / w->zk.tick : rng_chance(r, 3) ? 2 : rng_between(r, 2, 20);
 	w->zk.election = w->timeout / rng_between(r, 20, 100);
 	w->zk.latency = (int64_t[]){50000, 500000, 2 * MS, w->least / 200}[rng_below(r, 4)];
@@ -55,7 +55,7 @@ static void choose_ensemble(struct world *w)
 		w->zk.reach[i] = rng_chance(r, 4) ? rng_below(r, 20 * MS) : 0;
 	}
 	/* The leader may be late by T/24, in all. */
-	w->zk.ping_delay = rng_chance(r, 3) ? 0 : w->least / 24 - 2 * w->zk.spread - 1;
+	w->zk.ping_delay = rng_chance(r, w->lease ? 2 : 3) ? 0 : w->least / 24 - 2 * w->zk.spread - 1;
 }
 
 /* T/24 in T is for the clocks, too. */
@@ -65,7 +65,7 @@ static int64_t choose_rate(struct world *w)
 
 	if (!rng_chance(&w->rng, 3) || most <= 0)
 		return 0;
-	return rng_chance(&w->rng, 2) ? most : rng_between(&w->rng, -most, most);
+	return rng_chance(&w->rng, 3) ? rng_between(&w->rng, -most, most) : rng_chance(&w->rng, 3) ? most : -most;
 }
 
 /* As it is by default, or with as little margin as its options allow, which the session's options would accept. */
@@ -161,7 +161,7 @@ static void choose(struct world *w, uint64_t seed)
 	w->fault_count = faults_choose(w->faults, SCHEDULE_FAULTS, w->timeout, w->active, w->lease, seed);
 }
 
-/* ---- the run ----------------------------------------------------------------------------------------------------------------- */
+/* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 static void begin(struct world *w, uint64_t seed, uint64_t without, bool trace)
 {
@@ -238,7 +238,8 @@ static void come_to_rest(struct world *w)
 			for (unsigned i = 0; i < w->processes; i++)
 				TRACE("process %u: alive %d, quiet %d, %u outstanding", i, process_alive(i),
 				      process_quiet(i), client_outstanding(i));
-			report_failure(PROGRESS, "it does not come to rest: %s", left ? left : "requests are under way");
+			report_failure(PROGRESS, "it does not come to rest: %s",
+			               left ? left : "requests are under way");
 			break;
 		}
 		faults_tidy();

@@ -31,7 +31,8 @@ void tree_begin(int64_t first, int64_t age)
 	tree_set_origin(NOBODY, 0);
 	/* What was there before the schedule begins is not in the history; it begins with an election. */
 	for (int16_t i = 0; i < TREE_DIRECTORIES && age >= 0; i++) {
-		tree.births[i][0] = (struct tree_birth){.czxid = (((tree.zxid >> 32) + 1) << 32) - age, .first = first, .next = first};
+		tree.births[i][0] = (struct tree_birth){
+			.czxid = (((tree.zxid >> 32) + 1) << 32) - age, .first = first, .next = first};
 		tree.birth_count[i] = 1;
 	}
 }
@@ -99,9 +100,12 @@ const struct tree_birth *tree_directory(int16_t directory, int32_t view)
 
 bool tree_alive(int16_t node, int32_t view)
 {
-	const struct tree_node *n = &tree.nodes[node];
+	const struct tree_node *n;
 
-	return node != NOBODY && n->born <= view && (!n->died || n->died > view);
+	if (node == NOBODY)
+		return false;
+	n = &tree.nodes[node];
+	return n->born <= view && (!n->died || n->died > view);
 }
 
 bool tree_marked(int16_t node, int32_t view)
@@ -181,7 +185,7 @@ int16_t tree_lowest(int16_t directory, int32_t view)
 	return lowest;
 }
 
-/* ---- transactions -------------------------------------------------------------------------------------------------------- */
+/* ---- transactions ------------------------------------------------------------------------------------------------ */
 
 void tree_set_origin(int32_t request, uint32_t conn)
 {
@@ -279,11 +283,16 @@ bool tree_delete(int16_t node, bool by_operator)
 
 bool tree_set(int16_t node, bool marked)
 {
-	struct tree_node *n = &tree.nodes[node];
+	struct tree_node *n;
 
-	if (node == NOBODY || !tree_alive(node, tree.end) || n->changes == TREE_CHANGES) {
+	if (!tree_alive(node, tree.end)) {
 		tree_nothing();
-		return node != NOBODY && tree_alive(node, tree.end);
+		return false;
+	}
+	n = &tree.nodes[node];
+	if (n->changes == TREE_CHANGES) {
+		tree_nothing();
+		return true;
 	}
 	append(TXN_SET, node, n->directory, NOBODY);
 	n->change[n->changes].at = tree.end;
@@ -298,8 +307,8 @@ bool tree_make(int16_t directory)
 		return false;
 	}
 	append(TXN_MAKE, NOBODY, directory, NOBODY);
-	tree.births[directory][tree.birth_count[directory]++] =
-		(struct tree_birth){.made = tree.end, .czxid = tree.zxid};
+	tree.births[directory][tree.birth_count[directory]++] = (struct tree_birth){.made = tree.end,
+	                                                                            .czxid = tree.zxid};
 	return true;
 }
 

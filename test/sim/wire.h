@@ -16,9 +16,9 @@ struct message {
 
 struct wire {
 	void (*arrive)(uint32_t owner, const struct message *message);
-	uint32_t       owner, epoch;
-	int64_t        latency, spread, last;
-	bool           cut;
+	uint32_t        owner, epoch;
+	int64_t         latency, spread, last;
+	bool            cut;
 	unsigned        held, room;
 	struct message *kept; /* what is held up */
 };

@@ -45,7 +45,9 @@ static int64_t some_time(struct wrapper *w)
 {
 	int64_t pace = owner_options_of(index_of(w))->pace;
 
-	return owner_draining() ? 1 + rng_below(&w->rng, 2 * MS) : rng_chance(&w->rng, 4) ? 1 : 1 + rng_below(&w->rng, pace);
+	return owner_draining()         ? 1 + rng_below(&w->rng, 2 * MS)
+	       : rng_chance(&w->rng, 4) ? 1
+	                                : 1 + rng_below(&w->rng, pace);
 }
 
 /* Appointments carry the life of the wrapper, so that those of an earlier one find nobody. */
@@ -69,7 +71,7 @@ static bool is_over(uint32_t owner, uint32_t life, agenda_fn *fn)
 	return false;
 }
 
-/* ---- the lease ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the lease --------------------------------------------------------------------------------------------------- */
 
 static bool tree_is_gone(const struct wrapper *w)
 {
@@ -114,7 +116,7 @@ static void look(uint32_t owner, uint32_t life)
 		later(w, (left / 12 > 10 ? left / 12 : 10) * MS, look);
 }
 
-/* ---- the command ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static void tell_end(struct wrapper *w, int wait_status)
 {
@@ -191,7 +193,7 @@ static void warden_dies(uint32_t owner, uint32_t life)
 	feed(w, ZKL__ON_WARDEN_DIED, 0);
 }
 
-/* ---- signals, timers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- signals, timers --------------------------------------------------------------------------------------------- */
 
 static void signalled(uint32_t owner, uint32_t life)
 {
@@ -226,7 +228,7 @@ static void connect_timeout(uint32_t owner, uint32_t life)
 		step(&wrappers[owner], ZKL__ON_CONNECT_TIMEOUT, 0);
 }
 
-/* ---- what the policy wants --------------------------------------------------------------------------------------------------------- */
+/* ---- what the policy wants --------------------------------------------------------------------------------------- */
 
 static void leave(struct wrapper *w)
 {
@@ -303,7 +305,7 @@ static void step(struct wrapper *w, enum zkl__supervisor_event_type type, int va
 		act(w, &actions.list[i]);
 }
 
-/* ---- events of the lock --------------------------------------------------------------------------------------------------------------- */
+/* ---- events of the lock ------------------------------------------------------------------------------------------ */
 
 void wrapper_event(unsigned owner, const zkl_event *event)
 {

@@ -22,19 +22,19 @@ struct taken {
 };
 
 struct conn {
-	unsigned     client, server;
-	int16_t      session;
-	int32_t      seen;
-	bool         open;  /* at the server */
-	bool         ready; /* the session was found good */
-	int64_t      timeout;
-	struct wire  up, down;
+	unsigned       client, server;
+	int16_t        session;
+	int32_t        seen;
+	bool           open;  /* at the server */
+	bool           ready; /* the session was found good */
+	int64_t        timeout;
+	struct wire    up, down;
 	struct message kept_up[HELD], kept_down[HELD];
-	struct taken queue[QUEUE];
-	unsigned     first, count;
-	struct watch watches[WATCHES], again[WATCHES];
-	unsigned     watch_count, again_count;
-	int32_t      again_seen;
+	struct taken   queue[QUEUE];
+	unsigned       first, count;
+	struct watch   watches[WATCHES], again[WATCHES];
+	unsigned       watch_count, again_count;
+	int32_t        again_seen;
 };
 
 /* A transaction that waits for its quorum. */
@@ -54,11 +54,11 @@ struct server {
 	int32_t   applied;
 	unsigned  conns[SERVER_CONNS], conn_count;
 	/* follower */
-	int         leader;
-	uint32_t    followed; /* its epoch */
-	uint64_t    heard; /* sessions since the last report */
-	bool        report_due, report_held;
-	struct wire up, commits, answers;
+	int            leader;
+	uint32_t       followed; /* its epoch */
+	uint64_t       heard;    /* sessions since the last report */
+	bool           report_due, report_held;
+	struct wire    up, commits, answers;
 	struct message kept_up[LINK_HELD], kept_commits[LINK_HELD], kept_answers[LINK_HELD];
 	/* leader */
 	uint32_t       epoch;
@@ -103,7 +103,7 @@ static void die(const char *what)
 	abort();
 }
 
-/* ---- requests and sessions ---------------------------------------------------------------------------------------------- */
+/* ---- requests and sessions --------------------------------------------------------------------------------------- */
 
 struct request *zk_new_request(int32_t *ret_index)
 {
@@ -147,7 +147,7 @@ static int64_t granted_timeout(unsigned server, int64_t asked)
 	                                        : asked;
 }
 
-/* ---- links between servers ----------------------------------------------------------------------------------------------- */
+/* ---- links between servers --------------------------------------------------------------------------------------- */
 
 static bool linked(unsigned one, unsigned other)
 {
@@ -188,7 +188,7 @@ bool zk_server_up(unsigned server)
 	return zk.servers[server].role != DOWN;
 }
 
-/* ---- sessions at the leader ---------------------------------------------------------------------------------------------- */
+/* ---- sessions at the leader -------------------------------------------------------------------------------------- */
 
 static bool closing(unsigned leader, int16_t session)
 {
@@ -225,7 +225,8 @@ static void expiry_due(uint32_t leader_epoch, uint32_t session)
 	}
 	TRACE("server %u: session %u has expired", leader, session);
 	l->closing |= UINT64_C(1) << session;
-	propose(leader, &(struct pending){.type = MSG_END, .request = NOBODY, .conn = NO_CONN, .session = (int16_t)session});
+	propose(leader,
+	        &(struct pending){.type = MSG_END, .request = NOBODY, .conn = NO_CONN, .session = (int16_t)session});
 }
 
 static void arm_expiry(unsigned leader, int16_t session)
@@ -238,7 +239,7 @@ static void arm_expiry(unsigned leader, int16_t session)
 	agenda_put(l->expiry[session], expiry_due, l->epoch * ZK_SERVERS + leader, (uint32_t)session);
 }
 
-/* ---- sessions at a follower: the leader hears of them when it pings ------------------------------------------------------- */
+/* ---- sessions at a follower: the leader hears of them when it pings ---------------------------------------------- */
 
 /* The next ping after now: each tick/2, each late by its own delay. */
 static int64_t next_ping(unsigned server)
@@ -248,7 +249,7 @@ static int64_t next_ping(unsigned server)
 
 	for (int64_t number = now / half - 4; number <= now / half + 1; number++) {
 		struct rng rng = rng_make(zk.seed ^ (uint64_t)number, phase);
-		int64_t    at = number * half + (int64_t)(phase >> 40) % half + rng_below(&rng, zk.options.ping_delay + 1);
+		int64_t at = number * half + (int64_t)(phase >> 40) % half + rng_below(&rng, zk.options.ping_delay + 1);
 
 		if (at > now && at < next)
 			next = at;
@@ -288,7 +289,7 @@ static void hear_of(unsigned server, int16_t session, int64_t timeout)
 	}
 }
 
-/* ---- connections at a server ---------------------------------------------------------------------------------------------- */
+/* ---- connections at a server ------------------------------------------------------------------------------------- */
 
 static void to_client(struct conn *c, struct message message)
 {
@@ -348,14 +349,19 @@ static void fire(struct conn *c, int32_t view)
 		if (!type)
 			continue;
 		c->watches[i--] = c->watches[--c->watch_count];
-		to_client(c, (struct message){.type = (uint8_t)type, .node = w.node, .bits = w.party, .view = view, .result = (uint8_t)w.kind});
+		to_client(c, (struct message){.type = (uint8_t)type,
+		                              .node = w.node,
+		                              .bits = w.party,
+		                              .view = view,
+		                              .result = (uint8_t)w.kind});
 	}
 }
 
 static void welcome(struct conn *c, bool good)
 {
 	c->ready = good;
-	to_client(c, (struct message){.type = MSG_WELCOME, .node = good ? c->session : NOBODY, .bits = (uint64_t)c->timeout});
+	to_client(c, (struct message){
+			     .type = MSG_WELCOME, .node = good ? c->session : NOBODY, .bits = (uint64_t)c->timeout});
 	if (good)
 		hear_of(c->server, c->session, c->timeout);
 	else
@@ -386,7 +392,7 @@ static void apply_one(unsigned server)
 			drop_conn(&zk.conns[s->conns[i--]]);
 }
 
-/* ---- commits --------------------------------------------------------------------------------------------------------------- */
+/* ---- commits ----------------------------------------------------------------------------------------------------- */
 
 static void set_result(struct request *r, enum zkl__result result, int zk_code)
 {
@@ -491,7 +497,8 @@ static void commit_due(uint32_t leader, uint32_t epoch)
 
 	if (l->role != LEADING || l->epoch != epoch)
 		return;
-	while (l->count && l->pending[l->first].proposed + 2 * zk.options.latency <= agenda_now() && has_quorum(leader)) {
+	while (l->count && l->pending[l->first].proposed + 2 * zk.options.latency <= agenda_now() &&
+	       has_quorum(leader)) {
 		struct pending p = l->pending[l->first];
 
 		l->first = (l->first + 1) % PENDING;
@@ -499,7 +506,8 @@ static void commit_due(uint32_t leader, uint32_t epoch)
 		commit(&p);
 		for (unsigned i = 0; i < ZK_SERVERS; i++)
 			if (i != leader && follows(i, leader))
-				wire_send(&zk.servers[i].commits, &(struct message){.type = MSG_COMMIT, .view = tree_end()});
+				wire_send(&zk.servers[i].commits,
+				          &(struct message){.type = MSG_COMMIT, .view = tree_end()});
 		while (l->applied < tree_end())
 			apply_one(leader);
 	}
@@ -524,10 +532,16 @@ void zk_operator(enum zk_deed deed, int16_t node, int16_t directory)
 
 	if (leader < 0)
 		return;
-	propose((unsigned)leader, &(struct pending){.type = MSG_FORWARD, .request = NOBODY, .conn = NO_CONN, .deed = (int)deed, .node = node, .directory = directory, .session = NOBODY});
+	propose((unsigned)leader, &(struct pending){.type = MSG_FORWARD,
+	                                            .request = NOBODY,
+	                                            .conn = NO_CONN,
+	                                            .deed = (int)deed,
+	                                            .node = node,
+	                                            .directory = directory,
+	                                            .session = NOBODY});
 }
 
-/* ---- what the leader is asked ------------------------------------------------------------------------------------------------ */
+/* ---- what the leader is asked ------------------------------------------------------------------------------------ */
 
 /* ZooKeeper's order of tests: is the session known, and is it this server's? */
 static bool session_refused(unsigned leader, const struct conn *c)
@@ -548,7 +562,8 @@ static void answer_session(unsigned leader, uint32_t conn)
 	if (c->server == leader)
 		welcome(c, good);
 	else
-		wire_send(&zk.servers[c->server].answers, &(struct message){.type = MSG_SESSION, .result = good, .bits = conn});
+		wire_send(&zk.servers[c->server].answers,
+		          &(struct message){.type = MSG_SESSION, .result = good, .bits = conn});
 }
 
 static void open_session(unsigned leader, uint32_t conn)
@@ -559,7 +574,11 @@ static void open_session(unsigned leader, uint32_t conn)
 	if (zk.session_count == ZK_SESSIONS - 1)
 		die("too many sessions");
 	c->session = zk.session_count++;
-	*s = (struct session){.client = c->client, .created_timeout = c->timeout, .timeout = c->timeout, .owner = (int)c->server, .conn = conn};
+	*s = (struct session){.client = c->client,
+	                      .created_timeout = c->timeout,
+	                      .timeout = c->timeout,
+	                      .owner = (int)c->server,
+	                      .conn = conn};
 	zk.servers[leader].expiry[c->session] = 0;
 	touch(leader, c->session, c->timeout);
 	propose(leader, &(struct pending){.type = MSG_OPEN, .request = NOBODY, .conn = conn, .session = c->session});
@@ -575,8 +594,13 @@ static void leader_asked(unsigned leader, const struct message *m)
 		bool refused = session_refused(leader, c);
 
 		if (refused)
-			set_result(&zk.request[m->request], ZKL__UNKNOWN, closing(leader, c->session) ? -112 : SESSION_MOVED);
-		propose(leader, &(struct pending){.type = MSG_FORWARD, .request = m->request, .conn = conn, .session = c->session, .refused = refused});
+			set_result(&zk.request[m->request], ZKL__UNKNOWN,
+			           closing(leader, c->session) ? -112 : SESSION_MOVED);
+		propose(leader, &(struct pending){.type = MSG_FORWARD,
+		                                  .request = m->request,
+		                                  .conn = conn,
+		                                  .session = c->session,
+		                                  .refused = refused});
 		break;
 	}
 	case MSG_OPEN:
@@ -586,7 +610,8 @@ static void leader_asked(unsigned leader, const struct message *m)
 		if (session_refused(leader, c))
 			break;
 		zk.servers[leader].closing |= UINT64_C(1) << c->session;
-		propose(leader, &(struct pending){.type = MSG_END, .request = NOBODY, .conn = NO_CONN, .session = c->session});
+		propose(leader,
+		        &(struct pending){.type = MSG_END, .request = NOBODY, .conn = NO_CONN, .session = c->session});
 		break;
 	case MSG_SYNC:
 		/* No quorum is asked (ZOOKEEPER-1675), unless proposals are under way. */
@@ -655,7 +680,7 @@ static void follower_hears(uint32_t follower, const struct message *m)
 	}
 }
 
-/* ---- what a server is asked -------------------------------------------------------------------------------------------------- */
+/* ---- what a server is asked -------------------------------------------------------------------------------------- */
 
 static bool is_read(enum zkl__op op)
 {
@@ -699,8 +724,8 @@ bool zk_watch_of(const struct request *r, enum zkl__result result, struct watch 
 
 static void read_now(struct conn *c, struct request *r)
 {
-	int32_t view = zk.servers[c->server].applied;
-	bool    there = r->node == NOBODY ? tree_directory(r->directory, view) != NULL : tree_alive(r->node, view);
+	int32_t      view = zk.servers[c->server].applied;
+	bool         there = r->node == NOBODY ? tree_directory(r->directory, view) != NULL : tree_alive(r->node, view);
 	struct watch watch;
 
 	set_result(r, there ? ZKL__DONE : ZKL__NO_NODE, there ? 0 : -101);
@@ -730,7 +755,10 @@ static void flush(uint32_t conn)
 			read_now(c, r);
 		else if (r->op == ZKL__SYNC)
 			set_result(r, ZKL__DONE, 0);
-		to_client(c, (struct message){.type = MSG_REPLY, .request = index, .result = (uint8_t)r->result, .view = zk.servers[c->server].applied});
+		to_client(c, (struct message){.type = MSG_REPLY,
+		                              .request = index,
+		                              .result = (uint8_t)r->result,
+		                              .view = zk.servers[c->server].applied});
 	}
 }
 
@@ -745,7 +773,9 @@ static void take(struct conn *c, int32_t request)
 	c->count++;
 	*t = (struct taken){request, !is_read(r->op)};
 	if (t->waits)
-		ask_leader(c->server, &(struct message){.type = r->op == ZKL__SYNC ? MSG_SYNC : MSG_FORWARD, .request = request, .bits = conn});
+		ask_leader(c->server, &(struct message){.type = r->op == ZKL__SYNC ? MSG_SYNC : MSG_FORWARD,
+		                                        .request = request,
+		                                        .bits = conn});
 	else
 		flush(conn);
 }
@@ -789,7 +819,11 @@ static void watch_again(struct conn *c)
 		enum message_type type = fired(w, c->again_seen, view);
 
 		if (type)
-			to_client(c, (struct message){.type = (uint8_t)type, .node = w->node, .bits = w->party, .view = view, .result = (uint8_t)w->kind});
+			to_client(c, (struct message){.type = (uint8_t)type,
+			                              .node = w->node,
+			                              .bits = w->party,
+			                              .view = view,
+			                              .result = (uint8_t)w->kind});
 		else
 			add_watch(c, w);
 	}
@@ -827,7 +861,7 @@ static void server_hears(uint32_t conn, const struct message *m)
 	}
 }
 
-/* ---- clients' ends of connections --------------------------------------------------------------------------------------------- */
+/* ---- clients' ends of connections -------------------------------------------------------------------------------- */
 
 static void client_end_hears(uint32_t conn, const struct message *m)
 {
@@ -939,7 +973,7 @@ void zk_conn_slow(uint32_t conn, int64_t extra)
 	zk.conns[conn].down.latency += extra;
 }
 
-/* ---- elections ------------------------------------------------------------------------------------------------------------------ */
+/* ---- elections --------------------------------------------------------------------------------------------------- */
 
 static void begin_looking(unsigned server)
 {
@@ -1060,7 +1094,8 @@ static void quorum_check(uint32_t leader, uint32_t epoch)
 
 static void expect_quorum(unsigned leader)
 {
-	agenda_put(agenda_now() + zk.options.sync_limit * zk.options.tick + rng_below(&zk.rng, zk.options.tick), quorum_check, leader, zk.servers[leader].epoch);
+	agenda_put(agenda_now() + zk.options.sync_limit * zk.options.tick + rng_below(&zk.rng, zk.options.tick),
+	           quorum_check, leader, zk.servers[leader].epoch);
 }
 
 void zk_crash(unsigned server)
@@ -1102,7 +1137,8 @@ static void cut_over(uint32_t pair, uint32_t number)
 
 		note_undelivered(leader);
 		begin_looking(follower);
-		agenda_put(agenda_now() + rng_below(&zk.rng, zk.options.tick), quorum_check, leader, zk.servers[leader].epoch);
+		agenda_put(agenda_now() + rng_below(&zk.rng, zk.options.tick), quorum_check, leader,
+		           zk.servers[leader].epoch);
 	}
 }
 
@@ -1120,7 +1156,8 @@ void zk_cut(unsigned one, unsigned other)
 		wire_cut(&zk.servers[follower].commits);
 		wire_cut(&zk.servers[follower].answers);
 	}
-	agenda_put(agenda_now() + zk.options.sync_limit * zk.options.tick, cut_over, one * ZK_SERVERS + other, zk.cut_number[one][other]);
+	agenda_put(agenda_now() + zk.options.sync_limit * zk.options.tick, cut_over, one * ZK_SERVERS + other,
+	           zk.cut_number[one][other]);
 }
 
 static void ping_arrives(uint32_t server, uint32_t epoch)
@@ -1164,7 +1201,8 @@ bool zk_healthy(void)
 	int leader = zk_leader();
 
 	for (unsigned i = 0; i < ZK_SERVERS; i++)
-		if (leader < 0 || (i != (unsigned)leader && !follows(i, (unsigned)leader)) || zk.servers[i].applied != tree_end())
+		if (leader < 0 || (i != (unsigned)leader && !follows(i, (unsigned)leader)) ||
+		    zk.servers[i].applied != tree_end())
 			return false;
 	return zk.servers[leader].count == 0;
 }

@@ -83,7 +83,7 @@ struct zk_options {
 
 void zk_begin(const struct zk_options *options, uint64_t seed);
 
-/* ---- for clients ---- */
+/* ---- for clients ------------------------------------------------------------------------------------------------- */
 
 struct request *zk_new_request(int32_t *ret_index);
 struct request *zk_request(int32_t index);
@@ -103,7 +103,7 @@ int64_t zk_session_id(int16_t session);
 int16_t zk_session_of(int64_t id);
 bool    zk_session_over(int16_t session); /* its end is committed */
 
-/* ---- faults ---- */
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
 
 int  zk_leader(void); /* that a quorum follows; -1: none */
 bool zk_server_up(unsigned server);
