@@ -24,8 +24,10 @@ static struct {
 	/* An ambush: for which process, after how many grants or proofs more, for how long. */
 	struct {
 		bool     armed, by_proof, isolates;
-		bool     single;  /* only where a grant rests on one proof */
-		int      process; /* -1: any */
+		bool     stalls_io;
+		int64_t  stall_ns; /* first this stall, at a proof; 0: none, or it was */
+		bool     single;   /* only where a grant rests on one proof */
+		int      process;  /* -1: any */
 		unsigned after;
 		int64_t  delay, length;
 	} ambush;
@@ -232,10 +234,10 @@ static int some_holder(struct rng *rng)
 
 static void ambush(const struct fault *f, struct rng *rng)
 {
-	int     holder = some_holder(rng);
-	int64_t length;
+	int holder = some_holder(rng);
 
 	all.ambush.armed = true;
+	all.ambush.stall_ns = 0;
 	all.ambush.process = -1;
 	all.ambush.by_proof = f->kind == FAULT_STALL_AMBUSH || rng_chance(rng, 2);
 	all.ambush.single = !all.ambush.by_proof && rng_chance(rng, 2);
@@ -246,14 +248,9 @@ static void ambush(const struct fault *f, struct rng *rng)
 	if (f->kind != FAULT_STALL_AMBUSH || holder < 0)
 		return;
 	all.ambush.process = holder;
-	length = process_hub((unsigned)holder)->lease.timeout_ns * rng_between(rng, 35, 66) / 100;
-	TRACE("process %d: is paused, or its client's thread, for %" PRId64 " ms", holder, length / MS);
-	if (rng_chance(rng, 2))
-		process_pause((unsigned)holder, length);
-	else
-		process_stall((unsigned)holder, THREAD_IO, length);
-	if (process_hub((unsigned)holder)->wanting == 0)
-		invariants_excuse((unsigned)holder, process_hindered((unsigned)holder) + f->timeout);
+	all.ambush.stall_ns = process_hub((unsigned)holder)->lease.timeout_ns *
+	                      (rng_chance(rng, 2) ? rng_between(rng, 350, 660) : rng_between(rng, 630, 664)) / 1000;
+	all.ambush.stalls_io = rng_chance(rng, 2);
 }
 
 static void stall_to_deadline(struct rng *rng)
@@ -284,6 +281,29 @@ static void isolate(unsigned process, int64_t length)
 	agenda_put(agenda_now() + length, rejoin, process, 0);
 }
 
+/* The leader dies, and this client reaches nobody: its session lives on with the timeout that it was made with. */
+static void leave_alone(uint32_t process, uint32_t length_ms)
+{
+	int leader = zk_leader();
+
+	if (leader < 0 || all.mended)
+		return;
+	zk_crash((unsigned)leader);
+	agenda_put(agenda_now() + length_ms * MS / 4, restart, (uint32_t)leader, 0);
+	isolate(process, length_ms * MS);
+}
+
+/* After it has moved to another server, which may grant another timeout. */
+static void move_holder(unsigned process, const struct fault *f, struct rng *rng)
+{
+	uint32_t conn = client_conn(process);
+
+	if (conn != NO_CONN)
+		zk_conn_break(conn, false, false);
+	agenda_put(agenda_now() + f->timeout / 10 + rng_below(rng, f->timeout / 2), leave_alone, process,
+	           (uint32_t)((f->length + f->timeout / 2) / MS));
+}
+
 static void hit_servers(const struct fault *f, struct rng *rng)
 {
 	int      leader = zk_leader();
@@ -296,10 +316,12 @@ static void hit_servers(const struct fault *f, struct rng *rng)
 	case FAULT_LEADER_DIES:
 	case FAULT_SERVER_DIES:
 		holder = some_holder(rng);
+		if (f->kind == FAULT_LEADER_DIES && holder >= 0 && rng_chance(rng, 3)) {
+			move_holder((unsigned)holder, f, rng);
+			break;
+		}
 		zk_crash(server);
 		agenda_put(agenda_now() + f->length, restart, server, 0);
-		if (holder >= 0 && rng_chance(rng, 4))
-			isolate((unsigned)holder, f->length);
 		break;
 	case FAULT_FOLLOWER_CUT:
 		cut_servers((unsigned)leader, some_follower(rng, (unsigned)leader), f->length);
@@ -337,6 +359,20 @@ static void spring(uint32_t process, uint32_t unused)
 		cut_process(process, all.ambush.length);
 }
 
+/* Right after a proof, so that the gap before the next one is as long as can be. */
+static void stall_holder(unsigned process)
+{
+	TRACE("process %u: %s for %" PRId64 " ms", process,
+	      all.ambush.stalls_io ? "its client's thread stalls" : "is paused", all.ambush.stall_ns / MS);
+	if (all.ambush.stalls_io)
+		process_stall(process, THREAD_IO, all.ambush.stall_ns);
+	else
+		process_pause(process, all.ambush.stall_ns);
+	if (process_hub(process)->wanting == 0)
+		invariants_excuse(process, process_hindered(process) + process_hub(process)->timeout_asked_ns);
+	all.ambush.stall_ns = 0;
+}
+
 static bool rests_on_one_proof(unsigned process)
 {
 	const struct zkl__lease *lease = &process_hub(process)->lease;
@@ -348,8 +384,12 @@ static void on_step(unsigned process, bool proof)
 {
 	if (!all.ambush.armed || all.ambush.by_proof != proof ||
 	    (all.ambush.process >= 0 && all.ambush.process != (int)process) ||
-	    (all.ambush.single && !rests_on_one_proof(process)) || all.ambush.after-- > 0)
+	    (all.ambush.single && !rests_on_one_proof(process)) || (all.ambush.after && all.ambush.after--))
 		return;
+	if (all.ambush.stall_ns) {
+		stall_holder(process);
+		return;
+	}
 	all.ambush.armed = false;
 	TRACE("network: an ambush for process %u", process);
 	agenda_put(agenda_now() + all.ambush.delay, spring, process, 0);

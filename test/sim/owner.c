@@ -403,6 +403,8 @@ static void on_event(const zkl_event *event, void *user)
 	}
 	switch (event->type) {
 	case ZKL_EV_GRANTED:
+		if (zkl__handle_check(&o->handle, event->grant->token) <= 0)
+			report_failure(ONE_LOST, "owner %u: GRANTED, and it is over", index_of(o));
 		granted(o, event->grant->token);
 		break;
 	case ZKL_EV_LOST:

@@ -11,7 +11,7 @@
 #include "queue.h"
 
 enum { TREE_LOG = 16000, TREE_NODES = 4000, TREE_CHANGES = 8, TREE_DIRECTORIES = 2, TREE_BIRTHS = 12 };
-enum { NOBODY = -1 };
+#define NOBODY ((int16_t)-1)
 
 enum tree_txn_type { TXN_NOTHING, TXN_CREATE, TXN_DELETE, TXN_SET, TXN_MAKE, TXN_UNMAKE, TXN_CLOSE };
 

@@ -315,7 +315,8 @@ void wrapper_event(unsigned owner, const zkl_event *event)
 		return;
 	switch (event->type) {
 	case ZKL_EV_GRANTED:
-		if (owner_ask(owner) <= 0) {
+		/* A pause between the two, at times. */
+		if (owner_ask(owner) <= 0 || rng_chance(&w->rng, 40)) {
 			step(w, ZKL__ON_GRANTED_LATE, 0);
 			break;
 		}
