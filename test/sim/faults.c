@@ -144,7 +144,7 @@ static void unmake_now(uint32_t directory, uint32_t unused)
 
 static void delete_two(struct rng *rng, int64_t latency)
 {
-	int16_t node = some_node(rng, true), predecessor = node == NOBODY ? NOBODY : before(node);
+	int16_t node = some_node(rng, true), predecessor = (int16_t)(node == NOBODY ? NOBODY : before(node));
 	int64_t own = rng_below(rng, 3) * latency, other = rng_below(rng, 3) * latency;
 
 	if (predecessor == NOBODY)
@@ -316,7 +316,7 @@ static void hit_servers(const struct fault *f, struct rng *rng)
 	case FAULT_LEADER_DIES:
 	case FAULT_SERVER_DIES:
 		holder = some_holder(rng);
-		if (f->kind == FAULT_LEADER_DIES && holder >= 0 && rng_chance(rng, 3)) {
+		if (f->kind == FAULT_LEADER_DIES && holder >= 0 && rng_chance(rng, 2)) {
 			move_holder((unsigned)holder, f, rng);
 			break;
 		}

@@ -64,7 +64,7 @@ static struct seen *find(unsigned process, uint64_t party)
 
 static int16_t index_of(const struct seen *s)
 {
-	return s ? (int16_t)(s - all.attempts) : (int16_t)NOBODY;
+	return (int16_t)(s ? s - all.attempts : NOBODY);
 }
 
 static struct seen *begin(struct zkl__attempt *a, unsigned process)
@@ -333,7 +333,7 @@ static bool asks(const struct zkl__actions *out)
 /* One release, one waiter that goes on. */
 static void check_herd(const struct seen *s, const struct zkl__input *in, const struct zkl__actions *out)
 {
-	int16_t node = in->type == ZKL__IN_GONE ? tree_find(s->directory, in->name) : NOBODY;
+	int16_t node = (int16_t)(in->type == ZKL__IN_GONE ? tree_find(s->directory, in->name) : NOBODY);
 
 	if (node == NOBODY || tree_node(node)->attempt == index_of(s) || !asks(out))
 		return;

@@ -183,7 +183,7 @@ static void world_send(void *world, uint64_t party, const struct zkl__request *r
 	r->kind = request->kind;
 	r->process = (int16_t)process;
 	r->directory = strcmp(request->directory, process_paths[0]) == 0 ? 0 : 1;
-	r->node = request->name ? tree_find(r->directory, request->name) : NOBODY;
+	r->node = (int16_t)(request->name ? tree_find(r->directory, request->name) : NOBODY);
 	r->attempt = invariants_attempt(process, party);
 	r->mark = request->op == ZKL__MARK && zkl__node_data_is_marked(request->data, request->data_len);
 	r->sent_ns = process_clock(process);

@@ -51,7 +51,9 @@ static void choose_ensemble(struct world *w)
 	w->zk.spread = w->zk.latency / 4;
 	for (unsigned i = 0; i < ZK_SERVERS; i++) {
 		w->zk.timeout_min[i] = 2 * w->zk.tick;
-		w->zk.timeout_max[i] = unlike && (i == 1 || (i == 2 && rng_chance(r, 2))) ? w->least : 40 * w->zk.tick;
+		w->zk.timeout_max[i] = unlike && (i == 1 || (i == 2 && !w->lease && rng_chance(r, 2)))
+		                               ? w->least
+		                               : 40 * w->zk.tick;
 		w->zk.reach[i] = rng_chance(r, 4) ? rng_below(r, 20 * MS) : 0;
 	}
 	/* The leader may be late by T/24, in all. */

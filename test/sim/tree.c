@@ -26,7 +26,7 @@ void tree_begin(int64_t first, int64_t age)
 	tree.zxid = INT64_C(1) << 34;
 	tree.first = first;
 	tree.node_count = 0;
-	for (int16_t i = 0; i < TREE_DIRECTORIES; i++)
+	for (int i = 0; i < TREE_DIRECTORIES; i++)
 		tree.birth_count[i] = 0;
 	tree_set_origin(NOBODY, 0);
 	/* What was there before the schedule begins is not in the history; it begins with an election. */

@@ -360,8 +360,9 @@ static void fire(struct conn *c, int32_t view)
 static void welcome(struct conn *c, bool good)
 {
 	c->ready = good;
-	to_client(c, (struct message){
-			     .type = MSG_WELCOME, .node = good ? c->session : NOBODY, .bits = (uint64_t)c->timeout});
+	to_client(c, (struct message){.type = MSG_WELCOME,
+	                              .node = (int16_t)(good ? c->session : NOBODY),
+	                              .bits = (uint64_t)c->timeout});
 	if (good)
 		hear_of(c->server, c->session, c->timeout);
 	else
@@ -472,7 +473,7 @@ static void commit(const struct pending *p)
 	struct request *r = p->request == NOBODY ? NULL : &zk.request[p->request];
 
 	tree_set_origin(p->request, p->conn);
-	if (p->refused) {
+	if (p->refused || p->type == MSG_OPEN) {
 		tree_nothing();
 	} else if (p->deed) {
 		do_deed(p);
@@ -482,8 +483,6 @@ static void commit(const struct pending *p)
 		tree_close(p->session);
 		zk.sessions[p->session].closed = tree_end();
 		invariants_session_over(p->session, zk.sessions[p->session].client);
-	} else if (p->type == MSG_OPEN) {
-		tree_nothing();
 	} else {
 		carry_out(r, p->session);
 	}
@@ -702,7 +701,7 @@ static void add_watch(struct conn *c, const struct watch *watch)
 bool zk_watch_of(const struct request *r, enum zkl__result result, struct watch *ret)
 {
 	ret->party = r->party;
-	ret->node = r->node == NOBODY ? r->directory : r->node;
+	ret->node = (int16_t)(r->node == NOBODY ? r->directory : r->node);
 	switch (r->op) {
 	case ZKL__WATCH:
 		ret->kind = WATCH_END;
@@ -836,7 +835,7 @@ static void server_hears(uint32_t conn, const struct message *m)
 	if (!c->open)
 		return;
 	if (m->type != MSG_HELLO && m->type != MSG_BYE)
-		hear_of(c->server, c->ready ? c->session : NOBODY, c->timeout);
+		hear_of(c->server, (int16_t)(c->ready ? c->session : NOBODY), c->timeout);
 	switch ((enum message_type)m->type) {
 	case MSG_HELLO:
 		greet(c, m);
@@ -1092,10 +1091,11 @@ static void quorum_check(uint32_t leader, uint32_t epoch)
 	begin_looking(leader);
 }
 
+/* Where a follower's socket is closed its leader sees so within a tick. */
 static void expect_quorum(unsigned leader)
 {
-	agenda_put(agenda_now() + zk.options.sync_limit * zk.options.tick + rng_below(&zk.rng, zk.options.tick),
-	           quorum_check, leader, zk.servers[leader].epoch);
+	agenda_put(agenda_now() + 1 + rng_below(&zk.rng, zk.options.tick), quorum_check, leader,
+	           zk.servers[leader].epoch);
 }
 
 void zk_crash(unsigned server)
@@ -1175,6 +1175,8 @@ void zk_heal(unsigned one, unsigned other)
 		unsigned       follower = turn ? one : other, leader = turn ? other : one;
 		struct server *s = &zk.servers[follower];
 
+		if (zk.servers[leader].role == LEADING)
+			expect_quorum(leader);
 		if (!believes_in(follower, leader))
 			continue;
 		if (!follows(follower, leader)) {
