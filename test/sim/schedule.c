@@ -50,10 +50,11 @@ static void choose_ensemble(struct world *w)
 	w->zk.latency = (int64_t[]){50000, 500000, 2 * MS, w->least / 200}[rng_below(r, 4)];
 	w->zk.spread = w->zk.latency / 4;
 	for (unsigned i = 0; i < ZK_SERVERS; i++) {
-		w->zk.timeout_min[i] = 2 * w->zk.tick;
-		w->zk.timeout_max[i] = unlike && (i == 1 || (i == 2 && !w->lease && rng_chance(r, 2)))
-		                               ? w->least
-		                               : 40 * w->zk.tick;
+		bool brief = unlike && (i == 1 || (i == 2 && !w->lease && rng_chance(r, 2)));
+
+		/* Who comes from a brief one asks for what it had there, so that only a lower limit can raise it. */
+		w->zk.timeout_min[i] = unlike && !brief && rng_chance(r, 2) ? w->timeout : 2 * w->zk.tick;
+		w->zk.timeout_max[i] = brief ? w->least : 40 * w->zk.tick > w->timeout ? 40 * w->zk.tick : w->timeout;
 		w->zk.reach[i] = rng_chance(r, 4) ? rng_below(r, 20 * MS) : 0;
 	}
 	/* The leader may be late by T/24, in all. */
