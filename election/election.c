@@ -22,7 +22,7 @@ static struct zkl__owner *owner_of(zkl_election *election)
 	return election ? &election->owner : NULL;
 }
 
-static int observe(zkl_election *e)
+static int observe(zkl_election *e, zkl_error *reterr)
 {
 	zkl_session                 *session = e->owner.session;
 	struct zkl__handle          *handle = &e->owner.handle;
@@ -32,12 +32,18 @@ static int observe(zkl_election *e)
 	                                        .user = handle->user,
 	                                        .owner = handle};
 	struct zkl__hub             *hub = zkl__session_hub(session);
+	int                          r = 0;
 
 	zkl__session_lock(session);
 	if (!hub->closed)
+		r = zkl__hub_check_room(hub, zkl__observer_watch_size(hub, handle->path), handle->path, reterr);
+	if (!hub->closed && r == 0) {
 		e->observer = zkl__observer_new(hub, &options);
+		if (!e->observer)
+			r = zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for an observer");
+	}
 	zkl__session_unlock(session);
-	return e->observer || hub->closed ? 0 : ZKL_ENOMEM;
+	return r;
 }
 
 int zkl_election_new(zkl_session *session, const char *path, const zkl_options *options, zkl_election **ret,
@@ -58,10 +64,12 @@ int zkl_election_new(zkl_session *session, const char *path, const zkl_options *
 		free(e);
 		return r;
 	}
-	if (e->owner.handle.flags & ZKL_OBSERVE && observe(e) < 0) {
+	if (e->owner.handle.flags & ZKL_OBSERVE)
+		r = observe(e, reterr);
+	if (r < 0) {
 		zkl__owner_clear(&e->owner);
 		free(e);
-		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for an observer");
+		return r;
 	}
 	*ret = e;
 	return 0;

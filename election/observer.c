@@ -177,10 +177,11 @@ static void on_reply(struct zkl__party *party, const struct zkl__reply *reply)
 
 /* ---- what happens ----------------------------------------------------------------------------------------------------- */
 
-static void on_watch(struct zkl__party *party, bool gone, const char *name)
+static void on_watch(struct zkl__party *party, bool gone, const char *directory, const char *name)
 {
 	struct zkl__observer *o = (struct zkl__observer *)party;
 
+	(void)directory; /* a list too many does no harm */
 	if (!o->hub->link)
 		return;
 	if (!o->node[0])
@@ -288,6 +289,12 @@ static void drop(struct zkl__source *source)
 static const struct zkl__source_type source_type = {
 	.has_event = has_event, .next_event = next_event, .hold = hold, .drop = drop};
 
+/* The leader's node; the directory, whose data may be watched beside its children. */
+size_t zkl__observer_watch_size(const struct zkl__hub *hub, const char *path)
+{
+	return zkl__hub_watch_size(hub, path, false) + zkl__watched_size(hub->chroot_length + strlen(path));
+}
+
 struct zkl__observer *zkl__observer_new(struct zkl__hub *hub, const struct zkl__observer_options *options)
 {
 	struct zkl__observer *o = calloc(1, sizeof *o);
@@ -299,6 +306,7 @@ struct zkl__observer *zkl__observer_new(struct zkl__hub *hub, const struct zkl__
 	o->hub = hub;
 	o->options = *options;
 	o->references = 1;
+	o->party.reserved = zkl__observer_watch_size(hub, options->path);
 	if (zkl__hub_join(hub, &o->party) < 0) {
 		free(o);
 		return NULL;

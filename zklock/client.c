@@ -17,7 +17,7 @@
 
 #define PATH_SIZE (ZKL_PATH_MAX + ZKL__NAME_MAX + 2)
 
-_Static_assert(sizeof(void *) >= sizeof(uint64_t), "a party's number is the context of a watch");
+_Static_assert(sizeof(void *) >= sizeof(uint32_t), "a watcher is the context of a watch");
 
 /* One request under way. Its mail is its reply, so that a callback needs no memory. */
 struct operation {
@@ -37,11 +37,18 @@ struct operation {
 
 struct zkl__client {
 	struct zkl__client_options options;
-	zhandle_t                 *handle;
-	pthread_mutex_t            mutex; /* of all below */
+	zhandle_t                 *handle;  /* NULL: there was no memory for another one */
+	clientid_t                 session; /* as last told by a server; on a thread of the client */
+	pthread_mutex_t            mutex;   /* of all below */
 	struct zkl__mail          *first, **last;
 	struct operation          *operations;
 	atomic_bool                mail_lost;
+	struct zkl__mail          *last_word; /* LOST, made while there was memory; it ends the client */
+};
+
+struct access {
+	struct ACL_vector vector;
+	struct ACL        list[ZKL__IDENTITIES_MAX + 2];
 };
 
 /* ---- mailbox ---------------------------------------------------------------------------------------------------------- */
@@ -56,6 +63,12 @@ static void post(struct zkl__client *client, struct zkl__mail *mail)
 	client->options.wake(client->options.wake_arg);
 }
 
+static void lose_mail(struct zkl__client *client)
+{
+	atomic_store(&client->mail_lost, true);
+	client->options.wake(client->options.wake_arg);
+}
+
 static struct zkl__mail *new_mail(struct zkl__client *client, enum zkl__mail_type type)
 {
 	struct zkl__mail *mail = calloc(1, sizeof *mail);
@@ -63,7 +76,7 @@ static struct zkl__mail *new_mail(struct zkl__client *client, enum zkl__mail_typ
 	if (mail)
 		mail->type = type;
 	else
-		atomic_store(&client->mail_lost, true);
+		lose_mail(client);
 	return mail;
 }
 
@@ -76,8 +89,10 @@ struct zkl__mail *zkl__client_take(struct zkl__client *client)
 	client->first = NULL;
 	client->last = &client->first;
 	pthread_mutex_unlock(&client->mutex);
-	if (!mail && atomic_exchange(&client->mail_lost, false))
-		return new_mail(client, ZKL__MAIL_LOST);
+	if (!mail && atomic_load(&client->mail_lost)) {
+		mail = client->last_word;
+		client->last_word = NULL;
+	}
 	return mail;
 }
 
@@ -235,6 +250,8 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
 		op->mail.reply.data_len = copy ? size : 0;
 		if (copy)
 			memcpy(copy, value, size);
+		else
+			rc = ZSYSTEMERROR;
 	}
 	finish(op, rc);
 }
@@ -269,7 +286,8 @@ static void on_auth(int rc, const void *data)
 static void on_watch(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
 	struct zkl__client *client = (struct zkl__client *)zoo_get_context(handle);
-	const char         *slash = path ? strrchr(path, '/') : NULL;
+	size_t              chroot = strlen(client->options.chroot);
+	const char         *slash = path && strlen(path) > chroot ? strrchr(path + chroot, '/') : NULL;
 	struct zkl__mail   *mail;
 
 	(void)state;
@@ -279,7 +297,9 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
 	mail = new_mail(client, type == ZOO_DELETED_EVENT ? ZKL__MAIL_GONE : ZKL__MAIL_CHANGED);
 	if (!mail)
 		return;
-	mail->party = (uint64_t)(uintptr_t)context;
+	mail->watcher = (uint32_t)(uintptr_t)context;
+	snprintf(mail->directory, sizeof mail->directory, "%.*s", (int)(slash - path - (ptrdiff_t)chroot),
+	         path + chroot);
 	snprintf(mail->reply.name, sizeof mail->reply.name, "%s", slash + 1);
 	post(client, mail);
 }
@@ -298,34 +318,54 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
 	                                                             : ZKL__MAIL_DISCONNECTED);
 	if (!mail)
 		return;
-	mail->session_id = zoo_client_id(handle)->client_id;
-	mail->timeout_ns = (int64_t)zoo_recv_timeout(handle) * 1000000;
+	if (state == ZOO_CONNECTED_STATE) {
+		client->session = *zoo_client_id(handle);
+		client->options.timeout_ms = zoo_recv_timeout(handle);
+	}
+	mail->session_id = client->session.client_id;
+	mail->timeout_ns = client->options.timeout_ms * 1000000;
 	post(client, mail);
 }
 
 /* ---- requests ------------------------------------------------------------------------------------------------------------ */
 
-/* Under credentials a lock is its identities' own business. Who leads is not: everybody may read it. */
-static const struct ACL_vector *acl(const struct zkl__client *client, enum zkl__kind kind)
-{
-	/* ZOO_PERM_ALL and ZOO_PERM_READ, which are no constants in C. */
-	static struct ACL              all_and_readers[] = {{0x1f, {"auth", ""}}, {0x01, {"world", "anyone"}}};
-	static const struct ACL_vector readable = {2, all_and_readers};
+/* ZOO_PERM_*, which are no constants in C. */
+enum { READ = 0x01, CREATE = 0x04, DELETE = 0x08, ALL = 0x1f };
 
+/* Under credentials a lock is its identities' own business: the others read its nodes, and create, read and delete below
+ * its directories. Who leads is everybody's: all may read that. */
+static void fill_acl(struct access *access, const struct zkl__client_options *options, enum zkl__kind kind,
+                     int32_t others)
+{
+	struct ACL *next = access->list;
+
+	*next++ = (struct ACL){ALL, {(char *)"auth", (char *)""}};
+	for (size_t i = 0; i < options->others->count; i++)
+		*next++ = (struct ACL){others, {options->others->list[i].scheme, options->others->list[i].id}};
+	if (kind == ZKL__KIND_ELECTION)
+		*next++ = (struct ACL){READ, {(char *)"world", (char *)"anyone"}};
+	access->vector = (struct ACL_vector){(int32_t)(next - access->list), access->list};
+}
+
+static const struct ACL_vector *acl(struct zkl__client *client, enum zkl__kind kind, struct access *room,
+                                    int32_t others)
+{
 	if (!client->options.auth)
 		return &ZOO_OPEN_ACL_UNSAFE;
-	return kind == ZKL__KIND_ELECTION ? &readable : &ZOO_CREATOR_ALL_ACL;
+	fill_acl(room, &client->options, kind, others);
+	return &room->vector;
 }
 
 static int send_create(struct zkl__client *client, struct operation *op, const struct zkl__request *request)
 {
-	char   prefix[ZKL__NAME_MAX];
-	size_t length = strlen(op->path);
+	char          prefix[ZKL__NAME_MAX];
+	size_t        length = strlen(op->path);
+	struct access access;
 
 	zkl__queue_prefix(request->kind, request->uuid, prefix);
 	snprintf(op->path + length, sizeof op->path - length, "/%s", prefix);
-	return zoo_acreate2(client->handle, op->path, request->data, (int)request->data_len, acl(client, op->kind),
-	                    ZOO_EPHEMERAL | ZOO_SEQUENCE, on_created, op);
+	return zoo_acreate2(client->handle, op->path, request->data, (int)request->data_len,
+	                    acl(client, op->kind, &access, READ), ZOO_EPHEMERAL | ZOO_SEQUENCE, on_created, op);
 }
 
 /* A multi of one check goes through the quorum and changes nothing. Of two or more the client frees garbage when the session
@@ -342,8 +382,10 @@ static int send_check(struct zkl__client *client, struct operation *op)
  * as long as it exists. */
 static void send_make_path(struct zkl__client *client, struct operation *op)
 {
-	char *end = op->path + strlen(client->options.chroot);
-	bool  more = true;
+	char                    *end = op->path + strlen(client->options.chroot);
+	bool                     more = true;
+	struct access            access;
+	const struct ACL_vector *list = acl(client, op->kind, &access, CREATE | READ | DELETE);
 
 	atomic_init(&op->parts, 1);
 	while (more && op->send_error == ZOK) {
@@ -353,8 +395,8 @@ static void send_make_path(struct zkl__client *client, struct operation *op)
 		end = slash ? slash : end + strlen(end);
 		*end = 0;
 		atomic_fetch_add(&op->parts, 1);
-		op->send_error = zoo_acreate(client->handle, op->path, NULL, -1, acl(client, op->kind), ZOO_PERSISTENT,
-		                             on_path_made, op);
+		op->send_error = zoo_acreate(client->handle, op->path, NULL, -1, list, ZOO_PERSISTENT, on_path_made,
+		                             op);
 		if (op->send_error != ZOK)
 			atomic_fetch_sub(&op->parts, 1);
 		if (more)
@@ -366,7 +408,7 @@ static void send_make_path(struct zkl__client *client, struct operation *op)
 static int send_operation(struct zkl__client *client, struct operation *op, const struct zkl__request *request)
 {
 	zhandle_t *handle = client->handle;
-	void      *party = (void *)(uintptr_t)op->mail.party;
+	void      *watcher = (void *)(uintptr_t)zkl__watcher(op->mail.party);
 
 	switch (request->op) {
 	case ZKL__CREATE:
@@ -387,9 +429,9 @@ static int send_operation(struct zkl__client *client, struct operation *op, cons
 	case ZKL__FIND:
 		return zoo_aexists(handle, op->path, 0, on_stat, op);
 	case ZKL__WATCH:
-		return zoo_awget_children(handle, op->path, on_watch, party, on_children, op);
+		return zoo_awget_children(handle, op->path, on_watch, watcher, on_children, op);
 	case ZKL__WATCH_MARK:
-		return zoo_awget(handle, op->path, on_watch, party, on_data, op);
+		return zoo_awget(handle, op->path, on_watch, watcher, on_data, op);
 	case ZKL__MARK:
 		return zoo_aset(handle, op->path, request->data, (int)request->data_len, -1, on_stat, op);
 	case ZKL__DELETE:
@@ -397,11 +439,11 @@ static int send_operation(struct zkl__client *client, struct operation *op, cons
 	case ZKL__READ:
 		return zoo_aget(handle, op->path, 0, on_data, op);
 	case ZKL__READ_WATCH:
-		return zoo_awget(handle, op->path, on_watch, party, on_data, op);
+		return zoo_awget(handle, op->path, on_watch, watcher, on_data, op);
 	case ZKL__LIST_WATCH:
-		return zoo_awget_children2(handle, op->path, on_watch, party, on_listed, op);
+		return zoo_awget_children2(handle, op->path, on_watch, watcher, on_listed, op);
 	case ZKL__FIND_WATCH:
-		return zoo_awexists(handle, op->path, on_watch, party, on_stat, op);
+		return zoo_awexists(handle, op->path, on_watch, watcher, on_stat, op);
 	}
 	return ZUNIMPLEMENTED;
 }
@@ -412,11 +454,10 @@ void zkl__client_send(struct zkl__client *client, uint64_t party, const struct z
 	int               rc;
 
 	if (!op) {
-		atomic_store(&client->mail_lost, true);
-		client->options.wake(client->options.wake_arg);
+		lose_mail(client);
 		return;
 	}
-	rc = send_operation(client, op, request);
+	rc = client->handle ? send_operation(client, op, request) : ZCONNECTIONLOSS;
 	if (rc == ZOK)
 		return;
 	/* Never sent. The client's memory ran out, or the session is over; then its end is in the mail already. */
@@ -430,19 +471,6 @@ static void be_silent(const char *message)
 	(void)message;
 }
 
-/* The client's threads inherit the mask: no signal of the application is for them. */
-static zhandle_t *open_handle(struct zkl__client *client)
-{
-	sigset_t   before;
-	zhandle_t *handle;
-
-	zkl__thread_block_signals(&before);
-	handle = zookeeper_init2(client->options.servers, on_session, (int)client->options.timeout_ms, NULL, client,
-	                         ZOO_NO_LOG_CLIENTENV, be_silent);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return handle;
-}
-
 static int add_auth(zhandle_t *handle, const char *auth)
 {
 	const char *colon = strchr(auth, ':');
@@ -452,41 +480,96 @@ static int add_auth(zhandle_t *handle, const char *auth)
 	return zoo_add_auth(handle, scheme, colon + 1, (int)strlen(colon + 1), on_auth, NULL);
 }
 
+/* The client's threads inherit the mask: no signal of the application is for them. Returns whether there is a handle. */
+static bool open_handle(struct zkl__client *client, const char *servers)
+{
+	clientid_t session = client->session; /* its threads start within the call, and may write to it */
+	sigset_t   before;
+
+	zkl__thread_block_signals(&before);
+	client->handle = zookeeper_init2(servers, on_session, (int)client->options.timeout_ms,
+	                                 session.client_id ? &session : NULL, client, ZOO_NO_LOG_CLIENTENV, be_silent);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!client->handle)
+		return false;
+	/* The addresses are numeric: never look names up on the thread that sends pings. */
+	zoo_set_servers_resolution_delay(client->handle, -1);
+	if (client->options.auth)
+		add_auth(client->handle, client->options.auth);
+	return true;
+}
+
 struct zkl__client *zkl__client_new(const struct zkl__client_options *options)
 {
 	struct zkl__client *client = calloc(1, sizeof *client);
+	struct zkl__mail   *last_word = calloc(1, sizeof *last_word);
 
-	if (!client)
+	if (!client || !last_word) {
+		free(client);
+		free(last_word);
 		return NULL;
+	}
+	last_word->type = ZKL__MAIL_LOST;
+	client->last_word = last_word;
 	client->options = *options;
 	client->last = &client->first;
 	pthread_mutex_init(&client->mutex, NULL);
-	client->handle = open_handle(client);
-	if (!client->handle) {
+	if (!open_handle(client, options->servers)) {
 		int error = errno;
 
 		pthread_mutex_destroy(&client->mutex);
+		free(last_word);
 		free(client);
 		errno = error;
 		return NULL;
 	}
-	/* The addresses are numeric: never look names up on the thread that sends pings. */
-	zoo_set_servers_resolution_delay(client->handle, -1);
-	if (options->auth)
-		add_auth(client->handle, options->auth);
 	return client;
+}
+
+static void close_handle(struct zkl__client *client)
+{
+	if (client->handle)
+		zookeeper_close(client->handle);
+	client->handle = NULL;
+	/* Closing loses completions (ZOOKEEPER-3868). */
+	while (client->operations)
+		finish(client->operations, ZCLOSING);
+}
+
+/* 0 is what a lost connection leaves behind. */
+static bool may_move(int state, bool if_asked)
+{
+	return state == 0 || state == ZOO_NOTCONNECTED_STATE || state == ZOO_CONNECTING_STATE ||
+	       (if_asked && state == ZOO_ASSOCIATING_STATE);
+}
+
+bool zkl__client_move(struct zkl__client *client, const char *servers, bool if_asked)
+{
+	struct zkl__mail *down;
+
+	/* Closing a connected handle ends the session. From CONNECTING that is two rounds of the client's thread away, and it
+	 * begins none once the next call has set its first flag. */
+	if (!client->handle || !may_move(zoo_state(client->handle), if_asked))
+		return false;
+	close_handle(client);
+	/* A connection that came and went meanwhile may have been told by halves. */
+	down = new_mail(client, ZKL__MAIL_DISCONNECTED);
+	if (down)
+		post(client, down);
+	if (!open_handle(client, servers))
+		atomic_store(&client->mail_lost, true);
+	client->options.wake(client->options.wake_arg);
+	return true;
 }
 
 struct zkl__mail *zkl__client_free(struct zkl__client *client)
 {
 	struct zkl__mail *left;
 
-	zookeeper_close(client->handle);
-	/* Closing loses completions (ZOOKEEPER-3868). */
-	while (client->operations)
-		finish(client->operations, ZCLOSING);
+	close_handle(client);
 	left = client->first;
 	pthread_mutex_destroy(&client->mutex);
+	free(client->last_word);
 	free(client);
 	return left;
 }

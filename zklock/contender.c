@@ -62,10 +62,12 @@ static uint32_t ask(struct zkl__contender *c, struct zkl__actions *out, enum zkl
 	return request->id;
 }
 
-static void warn(struct zkl__actions *out, const char *text, const char *name)
+static void warn(struct zkl__actions *out, int level, const char *id, const char *text, const char *name)
 {
 	struct zkl__action *action = act(out, ZKL__WARN);
 
+	action->level = level;
+	action->id = id;
 	action->text = text;
 	action->request.name = name;
 }
@@ -78,7 +80,7 @@ static bool have_node(const struct zkl__contender *c)
 static void forget_predecessor(struct zkl__contender *c)
 {
 	c->predecessor[0] = 0;
-	c->next = false;
+	c->next = c->mark_watched = false;
 	c->gone = false;
 	c->predecessor_watch = 0;
 }
@@ -190,7 +192,8 @@ static void watch_own(struct zkl__contender *c, struct zkl__actions *out)
 
 static void watch_predecessor(struct zkl__contender *c, struct zkl__actions *out)
 {
-	c->predecessor_watch = ask(c, out, c->next ? ZKL__WATCH : ZKL__WATCH_MARK, c->predecessor);
+	/* The watch with which the mark was read is still there: another kind would be one more for the client to keep. */
+	c->predecessor_watch = ask(c, out, c->next && !c->mark_watched ? ZKL__WATCH : ZKL__WATCH_MARK, c->predecessor);
 }
 
 static void relist(struct zkl__contender *c, struct zkl__actions *out)
@@ -262,7 +265,7 @@ static void evaluate(struct zkl__contender *c, const struct zkl__reply *reply, b
 		return;
 	}
 	if (queue->mine > 1) {
-		warn(out, "more than one node of ours, deleting the other", queue->extra);
+		warn(out, 4, "duplicate", "more than one node of ours, deleting the other", queue->extra);
 		ask(c, out, ZKL__DELETE, queue->extra);
 	}
 	if (queue->misplaced[0]) {
@@ -279,7 +282,7 @@ static void evaluate(struct zkl__contender *c, const struct zkl__reply *reply, b
 		return;
 	}
 	if (queue->foreign[0] && !c->waited)
-		warn(out, "a contender of another kind is in the queue", queue->foreign);
+		warn(out, 6, "foreign", "a contender of another kind is in the queue", queue->foreign);
 	snprintf(c->predecessor, sizeof c->predecessor, "%s", queue->predecessor);
 	c->next = queue->ahead == 1;
 	c->gone = false;
@@ -465,7 +468,7 @@ static void on_watch(struct zkl__contender *c, const struct zkl__reply *reply, b
 	if (reply->result == ZKL__DENIED || reply->result == ZKL__REFUSED) {
 		/* A holder without a watch still has its heartbeat, which checks its node. */
 		if (c->state == ZKL__HELD || c->state == ZKL__LOST)
-			warn(out, "our own node cannot be watched", c->name);
+			warn(out, 4, "not-watched", "our own node cannot be watched", c->name);
 		else
 			refused(c, reply, "has a contender that we may not read; check the ACL of its children",
 			        "has a contender that cannot be watched", out);
@@ -480,7 +483,7 @@ static void on_watch(struct zkl__contender *c, const struct zkl__reply *reply, b
 	else if (reply->result == ZKL__NO_NODE)
 		c->gone = true;
 	else if (reply->marked)
-		c->next = true;
+		c->next = c->mark_watched = true;
 	conclude(c, lease_live, out);
 }
 
@@ -583,8 +586,10 @@ static void on_gone(struct zkl__contender *c, const char *name, bool lease_live,
 /* Also where the mark was seen: the change has used up the watch that came with the read. */
 static void on_changed(struct zkl__contender *c, const char *name, struct zkl__actions *out)
 {
-	if (c->state == ZKL__WAIT && c->link && !c->gone && strcmp(name, c->predecessor) == 0)
-		watch_predecessor(c, out);
+	if (c->state != ZKL__WAIT || !c->link || c->gone || strcmp(name, c->predecessor) != 0)
+		return;
+	c->mark_watched = false;
+	watch_predecessor(c, out);
 }
 
 static void on_link_up(struct zkl__contender *c, struct zkl__actions *out)

@@ -64,7 +64,9 @@ struct zkl__action {
 	uint32_t              ahead;
 	int                   error; /* a ZKL_E* */
 	int                   zk_code;
-	const char           *text; /* FAILED, LOST, WARN: static, what happened */
+	const char           *text;  /* FAILED, LOST, WARN: static, what happened */
+	const char           *id;    /* WARN: of the log */
+	int                   level; /* WARN: as of syslog(3) */
 };
 
 #define ZKL__ACTIONS_MAX 8
@@ -87,10 +89,11 @@ struct zkl__contender {
 	int64_t          sequence; /* of our node; -1: none that we know of */
 	int64_t          czxid, directory_czxid;
 	char             predecessor[ZKL__NAME_MAX];
-	bool             next;    /* the predecessor is the lowest: its end is our turn */
-	bool             gone;    /* the predecessor went */
-	bool             watched; /* the newest watch on our own node is in force */
-	bool             waited;  /* somebody was before us in this attempt */
+	bool             next;         /* the predecessor is the lowest: its end is our turn */
+	bool             mark_watched; /* the watch with which its mark was seen has not fired */
+	bool             gone;         /* the predecessor went */
+	bool             watched;      /* the newest watch on our own node is in force */
+	bool             waited;       /* somebody was before us in this attempt */
 	bool             marked;
 	uint32_t         requeued;
 	unsigned         exists_again; /* creates refused because the node was there (ZOOKEEPER-1046) */

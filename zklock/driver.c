@@ -61,6 +61,17 @@ void zkl__attempt_drop(struct zkl__attempt *a)
 #endif
 }
 
+static size_t own_watch_size(const struct zkl__handle *h)
+{
+	return zkl__hub_watch_size(h->hub, h->path, true);
+}
+
+/* Who waits watches its own node and the one before; who holds only its own; a try never waits. */
+static size_t watch_size(const struct zkl__handle *h, bool try)
+{
+	return own_watch_size(h) + (try ? 0 : zkl__hub_watch_size(h->hub, h->path, false));
+}
+
 static struct zkl__attempt *new_attempt(struct zkl__handle *handle, unsigned flags)
 {
 	struct zkl__hub     *hub = handle->hub;
@@ -73,6 +84,7 @@ static struct zkl__attempt *new_attempt(struct zkl__handle *handle, unsigned fla
 	a->party.type = &attempt_type;
 	a->source.type = &event_type;
 	a->kind = handle->type->kind;
+	a->party.reserved = watch_size(handle, flags & ZKL__CONTENDER_TRY);
 	if (zkl__hub_join(hub, &a->party) < 0) {
 		free(a);
 		return NULL;
@@ -159,6 +171,7 @@ static void granted(struct zkl__attempt *a)
 	a->session_id = c->session_id;
 	a->give_up_ns = ZKL__NEVER;
 	a->hub->counters.granted++;
+	zkl__hub_reserve(a->hub, &a->party, own_watch_size(a->handle));
 	a->events |= ZKL__TELL_OF_GRANT;
 	a->events &= ~(unsigned)ZKL__TELL_OF_WAITING;
 	atomic_store(&a->handle->held, a->token);
@@ -188,6 +201,7 @@ static bool lost(struct zkl__attempt *a, const char *why)
 
 static void done(struct zkl__attempt *a, const struct zkl__action *action)
 {
+	a->not_deleted = action->error;
 	if (action->error)
 		say(a, LOG_ERROR_LEVEL, "not-deleted",
 		    "a node of ours could not be deleted; it lives as long as the session", a->path);
@@ -205,6 +219,8 @@ static void done(struct zkl__attempt *a, const struct zkl__action *action)
 
 static void carry_out(struct zkl__attempt *a, struct zkl__action *action, bool *orphaned)
 {
+	char child[ZKL_PATH_MAX + ZKL__NAME_MAX + 2];
+
 	switch (action->type) {
 	case ZKL__SEND:
 		send(a, &action->request);
@@ -236,7 +252,8 @@ static void carry_out(struct zkl__attempt *a, struct zkl__action *action, bool *
 		done(a, action);
 		break;
 	case ZKL__WARN:
-		say(a, LOG_INFO_LEVEL, "contender", action->text, action->request.name);
+		snprintf(child, sizeof child, "%s/%s", a->path, action->request.name);
+		say(a, action->level, action->id, action->text, child);
 		break;
 	}
 }
@@ -319,11 +336,13 @@ static void on_reply(struct zkl__party *party, const struct zkl__reply *reply)
 	step(a, &in);
 }
 
-static void on_watch(struct zkl__party *party, bool gone, const char *name)
+static void on_watch(struct zkl__party *party, bool gone, const char *directory, const char *name)
 {
-	struct zkl__input in = {.type = gone ? ZKL__IN_GONE : ZKL__IN_CHANGED, .name = name};
+	struct zkl__attempt *a = (struct zkl__attempt *)party;
+	struct zkl__input    in = {.type = gone ? ZKL__IN_GONE : ZKL__IN_CHANGED, .name = name};
 
-	step((struct zkl__attempt *)party, &in);
+	if (strcmp(directory, a->path) == 0)
+		step(a, &in);
 }
 
 /* ---- for the hub ------------------------------------------------------------------------------------------------------ */
@@ -701,6 +720,7 @@ int zkl__handle_start(struct zkl__handle *h, int64_t timeout_ms, zkl_error *rete
 	struct zkl__hub     *hub = h->hub;
 	struct zkl__input    in = {.type = ZKL__IN_START};
 	struct zkl__attempt *a;
+	int                  r;
 
 	if (timeout_ms < ZKL_FOREVER)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
@@ -716,6 +736,9 @@ int zkl__handle_start(struct zkl__handle *h, int64_t timeout_ms, zkl_error *rete
 		return zkl__error(reterr, hub->refused, 0, 0, "%s %s", h->path, refusal_text(hub->refused));
 	if (h->stop_ns > most_stop_ns(hub))
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "%s %s", h->path, refusal_text(ZKL_EINVAL));
+	r = zkl__hub_check_room(hub, watch_size(h, timeout_ms == 0), h->path, reterr);
+	if (r < 0)
+		return r;
 	a = new_attempt(h, h->contender_flags | (timeout_ms == 0 ? ZKL__CONTENDER_TRY : 0));
 	if (!a)
 		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for an attempt");

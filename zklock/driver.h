@@ -62,6 +62,7 @@ struct zkl__attempt {
 	bool        pinned;   /* the owner works: its node stays also when it is let go of */
 	bool        let_go;   /* that was done while it was pinned */
 	int         code, zk_code;
+	int         not_deleted; /* why its node stays as long as the session lives; 0: it went */
 	const char *text, *why_lost;
 	unsigned    events;       /* ZKL__TELL_OF_*, to be delivered */
 	bool        told_granted; /* the GRANTED event was delivered */

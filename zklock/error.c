@@ -3,10 +3,35 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+/* What a server refuses with; newer ones know codes that the ZooKeeper client does not (-125 of 3.7 and later). */
+static const char *zookeeper_text(int zk_code)
+{
+	switch (zk_code) {
+	case -6:
+		return "not implemented by this server";
+	case -8:
+		return "bad arguments";
+	case -110:
+		return "the node is there already";
+	case -114:
+		return "invalid access list";
+	case -119:
+		return "the server is read-only";
+	case -125:
+		return "a quota is exceeded";
+	case -127:
+		return "throttled";
+	default:
+		return "no explanation";
+	}
+}
 
 int zkl__error(zkl_error *reterr, int code, int zk_code, int sys_errno, const char *format, ...)
 {
 	va_list args;
+	size_t  length;
 
 	if (!reterr)
 		return code;
@@ -16,6 +41,10 @@ int zkl__error(zkl_error *reterr, int code, int zk_code, int sys_errno, const ch
 	va_start(args, format);
 	vsnprintf(reterr->message, sizeof reterr->message, format, args);
 	va_end(args);
+	length = strlen(reterr->message);
+	if (code == ZKL_EZK && zk_code)
+		snprintf(reterr->message + length, sizeof reterr->message - length, ": ZooKeeper error %d, %s", zk_code,
+		         zookeeper_text(zk_code));
 	for (char *c = reterr->message; *c; c++)
 		if (*c == '\n' || *c == '\r')
 			*c = ' ';

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <zklock/zklock.h>
+#include "error.h"
 
 /* ---- parties -------------------------------------------------------------------------------------------------------- */
 
@@ -40,6 +40,8 @@ int zkl__hub_join(struct zkl__hub *hub, struct zkl__party *party)
 
 	if (hub->free_slot == NO_SLOT && grow_slots(hub) < 0)
 		return ZKL_ENOMEM;
+	hub->watched.bytes += party->reserved;
+	party->watch.key = 0;
 	slot = &hub->slots[hub->free_slot];
 	party->id = (uint64_t)slot->generation << 32 | hub->free_slot;
 	slot->party = party;
@@ -62,6 +64,8 @@ void zkl__hub_part(struct zkl__hub *hub, struct zkl__party *party)
 	hub->free_slot = index;
 	*(party->previous ? &party->previous->next : &hub->first) = party->next;
 	*(party->next ? &party->next->previous : &hub->last) = party->previous;
+	hub->watched.bytes -= party->reserved;
+	zkl__watched_leave(&hub->watched, &party->watch);
 }
 
 static void tell_all(struct zkl__hub *hub, enum zkl__happening what)
@@ -73,8 +77,72 @@ static void tell_all(struct zkl__hub *hub, enum zkl__happening what)
 	}
 }
 
-void zkl__hub_send(struct zkl__hub *hub, const struct zkl__party *party, const struct zkl__request *request)
+/* ---- watches -------------------------------------------------------------------------------------------------------- */
+
+#define OWN_NAME_LENGTH 56 /* of a candidate's node; a lock's has a byte less */
+
+size_t zkl__hub_watch_size(const struct zkl__hub *hub, const char *directory, bool own)
 {
+	return zkl__watched_size(hub->chroot_length + strlen(directory) + 1 +
+	                         (own ? OWN_NAME_LENGTH : ZKL__NAME_MAX - 1));
+}
+
+int zkl__hub_check_room(const struct zkl__hub *hub, size_t bytes, const char *path, zkl_error *reterr)
+{
+	if (zkl__watched_has_room(&hub->watched, bytes))
+		return 0;
+	return zkl__error(reterr, ZKL_ENOMEM, 0, 0,
+	                  "use another session for %s: this one would have too many nodes to watch", path);
+}
+
+void zkl__hub_reserve(struct zkl__hub *hub, struct zkl__party *party, size_t bytes)
+{
+	hub->watched.bytes += bytes - party->reserved;
+	party->reserved = bytes;
+}
+
+static bool is_own(const struct zkl__party *party, const char *name)
+{
+	const char *directory, *own;
+
+	return party->type->node && party->type->node(party, &directory, &own) && strcmp(own, name) == 0;
+}
+
+static bool is_watch(enum zkl__op op)
+{
+	return op == ZKL__WATCH || op == ZKL__WATCH_MARK || op == ZKL__READ_WATCH || op == ZKL__LIST_WATCH ||
+	       op == ZKL__FIND_WATCH;
+}
+
+/* Our own node's watch goes with the node, before its party does. */
+static void note_watch(struct zkl__hub *hub, struct zkl__party *party, const struct zkl__request *request)
+{
+	const char       *name = request->name ? request->name : "";
+	struct zkl__watch watch = {.party = party->id, .id = request->id};
+
+	if (!is_watch(request->op) || is_own(party, name))
+		return;
+	watch.key = zkl__watched_key(request->directory, name, request->op == ZKL__WATCH);
+	watch.bytes = zkl__watched_size(hub->chroot_length + strlen(request->directory) + 1 + strlen(name));
+	if (party->watch.key != watch.key)
+		zkl__watched_leave(&hub->watched, &party->watch);
+	party->watch = watch;
+}
+
+static void note_refusal(struct zkl__hub *hub, struct zkl__party *party, uint64_t id, const struct zkl__reply *reply)
+{
+	if (!is_watch(reply->op) || reply->result == ZKL__DONE || reply->result == ZKL__UNKNOWN ||
+	    reply->op == ZKL__FIND_WATCH)
+		return;
+	if (party && party->watch.id == reply->id)
+		party->watch.key = 0;
+	else if (!party)
+		zkl__watched_refused(&hub->watched, id, reply->id);
+}
+
+void zkl__hub_send(struct zkl__hub *hub, struct zkl__party *party, const struct zkl__request *request)
+{
+	note_watch(hub, party, request);
 	hub->port->send(hub->world, party->id, request);
 }
 
@@ -120,17 +188,17 @@ static int64_t next_beat(const struct zkl__hub *hub)
 }
 
 /* Any live node of the session serves all. */
-static const struct zkl__party *whose_node(const struct zkl__hub *hub)
+static struct zkl__party *whose_node(const struct zkl__hub *hub)
 {
 	const char *directory, *name;
 
-	for (const struct zkl__party *p = hub->first; p; p = p->next)
+	for (struct zkl__party *p = hub->first; p; p = p->next)
 		if (p->type->node && p->type->node(p, &directory, &name))
 			return p;
 	return NULL;
 }
 
-void zkl__hub_beat(struct zkl__hub *hub, const struct zkl__party *party)
+void zkl__hub_beat(struct zkl__hub *hub, struct zkl__party *party)
 {
 	struct zkl__request request = {.op = ZKL__PROVE};
 	int64_t             now = zkl__hub_now(hub), t = hub->lease.timeout_ns;
@@ -259,6 +327,9 @@ void zkl__hub_expired(struct zkl__hub *hub)
 	hub->link = false;
 	hub->beat_ns = 0;
 	hub->session_id = 0;
+	zkl__watched_forget(&hub->watched);
+	for (struct zkl__party *p = hub->first; p; p = p->next)
+		p->watch.key = 0;
 	tell_all(hub, ZKL__HEAR_EXPIRED);
 	zkl__lease_begin(&hub->lease, &hub->lease_options);
 	publish(hub);
@@ -287,18 +358,28 @@ void zkl__hub_reply(struct zkl__hub *hub, uint64_t party, const struct zkl__repl
 	if (reply->result != ZKL__UNKNOWN)
 		zkl__lease_note_wait(&hub->lease, reply->sent_ns, reply->replied_ns);
 	found = find_party(hub, party);
+	note_refusal(hub, found, party, reply);
 	if (found)
 		found->type->reply(found, reply);
 	if (proof && hub->wanting)
 		tell_all(hub, ZKL__HEAR_PROVEN);
 }
 
-void zkl__hub_watch(struct zkl__hub *hub, uint64_t party, bool gone, const char *name)
+static bool is_used_up(const struct zkl__watch *watch, bool gone, const char *directory, const char *name)
 {
-	struct zkl__party *found = find_party(hub, party);
+	return watch->key && (watch->key == zkl__watched_key(directory, name, false) ||
+	                      (gone && watch->key == zkl__watched_key(directory, name, true)));
+}
 
+void zkl__hub_watch(struct zkl__hub *hub, uint32_t watcher, bool gone, const char *directory, const char *name)
+{
+	struct zkl__party *found = watcher < hub->slot_count ? hub->slots[watcher].party : NULL;
+
+	zkl__watched_fired(&hub->watched, directory, name, gone);
+	if (found && is_used_up(&found->watch, gone, directory, name))
+		found->watch.key = 0;
 	if (found && found->type->watch)
-		found->type->watch(found, gone, name);
+		found->type->watch(found, gone, directory, name);
 }
 
 static void look_ahead(const struct zkl__hub *hub, int64_t now, int64_t *next)
@@ -351,4 +432,5 @@ void zkl__hub_clear(struct zkl__hub *hub)
 {
 	free(hub->slots);
 	hub->slots = NULL;
+	zkl__watched_forget(&hub->watched);
 }

@@ -13,9 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <zklock/zklock.h>
+
 #include "lease.h"
 #include "node_data.h"
 #include "protocol.h"
+#include "watched.h"
 
 #define ZKL__NEVER INT64_MAX
 
@@ -53,7 +56,8 @@ struct zkl__party;
 /* All but reply may be NULL. */
 struct zkl__party_type {
 	void (*reply)(struct zkl__party *party, const struct zkl__reply *reply);
-	void (*watch)(struct zkl__party *party, bool gone, const char *name);
+	/* May be of a watch that was another's, see zkl__watcher(). */
+	void (*watch)(struct zkl__party *party, bool gone, const char *directory, const char *name);
 	void (*happened)(struct zkl__party *party, enum zkl__happening what);
 	/* Does what is due; returns when it wants to be called again. */
 	int64_t (*due)(struct zkl__party *party, int64_t now_ns);
@@ -69,6 +73,8 @@ struct zkl__party {
 	const struct zkl__party_type *type;
 	struct zkl__party            *previous, *next;
 	uint64_t                      id;
+	size_t                        reserved; /* bytes of paths that it may watch; to be set before it joins */
+	struct zkl__watch             watch;    /* its newest one on a node that is not its own, until that fires */
 };
 
 struct zkl__slot {
@@ -86,6 +92,7 @@ struct zkl__hub {
 	struct zkl__lease_options lease_options;
 	struct zkl__identity      identity;
 	int64_t                   op_ns, timeout_asked_ns; /* patience of a try; the session timeout asked for */
+	size_t                    chroot_length;
 
 	struct zkl__lease lease;
 	_Atomic int64_t   deadline_ns; /* the lease's, for check(); 0: none */
@@ -96,6 +103,7 @@ struct zkl__hub {
 	int64_t           session_id, beat_ns; /* beat_ns: when the newest heartbeat was sent */
 
 	struct zkl__party   *first, *last; /* oldest first */
+	struct zkl__watched  watched;
 	struct zkl__slot    *slots;
 	uint32_t             slot_count, free_slot;
 	unsigned             wanting; /* parties that want the lease */
@@ -115,16 +123,23 @@ void zkl__hub_refuse(struct zkl__hub *hub, int code);
 /* Makes every party let go of what it has, for good. They are gone when hub->first is NULL. */
 void zkl__hub_close(struct zkl__hub *hub);
 void zkl__hub_reply(struct zkl__hub *hub, uint64_t party, const struct zkl__reply *reply);
-void zkl__hub_watch(struct zkl__hub *hub, uint64_t party, bool gone, const char *name);
+/* watcher: zkl__watcher() of the party that asked. */
+void zkl__hub_watch(struct zkl__hub *hub, uint32_t watcher, bool gone, const char *directory, const char *name);
 /* Does what is due. */
 void    zkl__hub_timer(struct zkl__hub *hub);
 int64_t zkl__hub_next_ns(const struct zkl__hub *hub);
 
 /* For parties. */
-int     zkl__hub_join(struct zkl__hub *hub, struct zkl__party *party); /* ZKL_ENOMEM */
-void    zkl__hub_part(struct zkl__hub *hub, struct zkl__party *party);
-void    zkl__hub_send(struct zkl__hub *hub, const struct zkl__party *party, const struct zkl__request *request);
-void    zkl__hub_beat(struct zkl__hub *hub, const struct zkl__party *party);
+/* Bytes that a watch of a child of this directory takes at most; own: of a node of ours. */
+size_t zkl__hub_watch_size(const struct zkl__hub *hub, const char *directory, bool own);
+/* ZKL_ENOMEM: so many bytes more of watched paths would be too many; `path` is for the message. */
+int  zkl__hub_check_room(const struct zkl__hub *hub, size_t bytes, const char *path, zkl_error *reterr);
+int  zkl__hub_join(struct zkl__hub *hub, struct zkl__party *party); /* ZKL_ENOMEM */
+void zkl__hub_part(struct zkl__hub *hub, struct zkl__party *party);
+/* It will not watch more than this any more. */
+void    zkl__hub_reserve(struct zkl__hub *hub, struct zkl__party *party, size_t bytes);
+void    zkl__hub_send(struct zkl__hub *hub, struct zkl__party *party, const struct zkl__request *request);
+void    zkl__hub_beat(struct zkl__hub *hub, struct zkl__party *party);
 void    zkl__hub_want(struct zkl__hub *hub, bool before, bool now);
 void    zkl__hub_alarm(struct zkl__hub *hub, int64_t at_ns);
 int64_t zkl__hub_now(const struct zkl__hub *hub);

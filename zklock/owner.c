@@ -113,6 +113,11 @@ static int release_and_wait(struct zkl__owner *owner, int64_t timeout_ms, zkl_er
 		                       ? "%s is given up, but its work still goes on and keeps the node"
 		                       : "%s is released, but no server has confirmed it yet; the delete is retried",
 		               attempt->path);
+	if (r == 0 && timeout_ms != 0 && attempt->not_deleted)
+		r = zkl__error(reterr, attempt->not_deleted, attempt->zk_code, 0,
+		               "%s is released, but its node may not be deleted and keeps others out while the session "
+		               "lives; check the ACL of its directory",
+		               attempt->path);
 	zkl__attempt_drop(attempt);
 	return r;
 }

@@ -36,6 +36,13 @@ enum zkl__result {
 	ZKL__REFUSED  /* anything else; zk_code says what */
 };
 
+/* The name under which a party's watches come back. Who comes after it has it again, for the client keeps one watch for
+ * each path and watcher until it fires: who queues behind the same node again and again leaves one there, not thousands. */
+static inline uint32_t zkl__watcher(uint64_t party)
+{
+	return (uint32_t)party;
+}
+
 struct zkl__request {
 	enum zkl__op     op;
 	uint32_t         id;

@@ -34,6 +34,8 @@ static bool is_port(const char *text, size_t length)
 	return port >= 1 && port <= 65535;
 }
 
+static const char no_memory[] = "no memory for the servers' names";
+
 /* One "host", "host:port", "[v6]" or "[v6]:port" of `length` bytes. Returns what is wrong; NULL: nothing. */
 static const char *parse_server(struct zkl__server *ret, const char *text, size_t length)
 {
@@ -65,7 +67,7 @@ static const char *parse_server(struct zkl__server *ret, const char *text, size_
 	snprintf(ret->port, sizeof ret->port, "%.*s", port < end ? (int)(end - port - 1) : 4,
 	         port < end ? port + 1 : DEFAULT_PORT);
 	ret->host = strndup(host, (size_t)(host_end - host));
-	return ret->host ? NULL : "no memory";
+	return ret->host ? NULL : no_memory;
 }
 
 int zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *reterr)
@@ -86,20 +88,24 @@ int zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *re
 	servers.list = calloc((size_t)(end - text) / 2 + 1, sizeof *servers.list);
 	if (!servers.chroot || !servers.list) {
 		zkl__servers_clear(&servers);
-		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for the servers' names");
+		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "%s", no_memory);
 	}
 	for (const char *part = text; part <= end && !wrong;) {
 		const char *comma = memchr(part, ',', (size_t)(end - part));
 		size_t      length = (size_t)((comma ? comma : end) - part);
 
-		wrong = parse_server(&servers.list[servers.count], part, length);
+		if (servers.count == ZKL__SERVERS_MAX)
+			wrong = "more than 255 hosts";
+		else
+			wrong = parse_server(&servers.list[servers.count], part, length);
 		if (!wrong)
 			servers.count++;
 		part += length + 1;
 	}
 	if (wrong) {
 		zkl__servers_clear(&servers);
-		return bad(reterr, text, wrong);
+		return wrong == no_memory ? zkl__error(reterr, ZKL_ENOMEM, 0, 0, "%s", no_memory)
+		                          : bad(reterr, text, wrong);
 	}
 	*ret = servers;
 	return 0;
@@ -107,8 +113,10 @@ int zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *re
 
 void zkl__servers_clear(struct zkl__servers *servers)
 {
-	for (unsigned i = 0; i < servers->count; i++)
+	for (unsigned i = 0; i < servers->count; i++) {
 		free(servers->list[i].host);
+		free(servers->list[i].known);
+	}
 	free(servers->list);
 	free(servers->chroot);
 	*servers = (struct zkl__servers){0};
@@ -129,48 +137,106 @@ struct list {
 	char    *text;
 	size_t   length;
 	unsigned count;
+	bool     no_memory; /* for all that belongs in it */
 };
 
-static void append(struct list *list, const char *address, const char *port)
+/* One "address:port" more. */
+static void append(struct list *list, const char *item, size_t length)
 {
-	size_t more = strlen(address) + strlen(port) + 3;
-	char  *text = realloc(list->text, list->length + more);
+	char *text;
 
+	if (list->count >= ZKL__SERVERS_MAX)
+		return;
+	text = realloc(list->text, list->length + length + 2);
+	list->no_memory = list->no_memory || !text;
 	if (!text)
-		return; /* with the addresses so far */
+		return;
 	list->text = text;
-	list->length += (size_t)snprintf(text + list->length, more, "%s%s:%s", list->length ? "," : "", address, port);
+	list->length += (size_t)snprintf(text + list->length, length + 2, "%s%.*s", list->length ? "," : "",
+	                                 (int)length, item);
 	list->count++;
 }
 
-static void append_host(struct list *list, const struct zkl__server *server)
+static void look_up(struct zkl__server *server, int flags)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *found = NULL;
-	char            address[INET6_ADDRSTRLEN + 16];
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags}, *found = NULL;
+	struct list     list = {0};
+	char            address[INET6_ADDRSTRLEN + 16], item[sizeof address + sizeof server->port];
 
 	if (getaddrinfo(server->host, server->port, &hints, &found) != 0)
 		return;
 	for (const struct addrinfo *a = found; a; a = a->ai_next)
-		if (getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof address, NULL, 0, NI_NUMERICHOST) == 0)
-			append(list, address, server->port);
+		if (getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof address, NULL, 0, NI_NUMERICHOST) == 0) {
+			snprintf(item, sizeof item, "%s:%s", address, server->port);
+			append(&list, item, strlen(item));
+		}
 	freeaddrinfo(found);
+	if (!list.text || list.no_memory) {
+		free(list.text);
+		return;
+	}
+	free(server->known);
+	server->known = list.text;
 }
 
-char *zkl__servers_resolve(const struct zkl__servers *servers)
+/* The next item of a list, its length in *length; NULL: no more. */
+static const char *next_item(const char **list, size_t *length)
+{
+	const char *item = *list;
+
+	if (!item || !*item)
+		return NULL;
+	*length = strcspn(item, ",");
+	*list = item + *length + (item[*length] == ',');
+	return item;
+}
+
+char *zkl__servers_resolve(struct zkl__servers *servers, bool numeric_only)
 {
 	struct list list = {0};
+	size_t      length;
 
-	for (unsigned i = 0; i < servers->count; i++)
-		append_host(&list, &servers->list[i]);
+	for (unsigned i = 0; i < servers->count; i++) {
+		const char *known, *item;
+
+		look_up(&servers->list[i], numeric_only ? AI_NUMERICHOST : 0);
+		known = servers->list[i].known;
+		while ((item = next_item(&known, &length)))
+			append(&list, item, length);
+	}
 	if (list.count && list.count % 2 == 0) {
 		char *first = strndup(list.text, strcspn(list.text, ","));
-		char *port = first ? strrchr(first, ':') : NULL;
 
-		if (port) {
-			*port = 0;
-			append(&list, first, port + 1);
-		}
+		if (first)
+			append(&list, first, strlen(first));
+		list.no_memory = list.no_memory || !first;
 		free(first);
 	}
+	if (list.no_memory) {
+		free(list.text);
+		return NULL;
+	}
 	return list.text;
+}
+
+static bool contains(const char *list, const char *wanted, size_t wanted_length)
+{
+	const char *item;
+	size_t      length;
+
+	while ((item = next_item(&list, &length)))
+		if (length == wanted_length && memcmp(item, wanted, length) == 0)
+			return true;
+	return false;
+}
+
+bool zkl__servers_have_new(const char *list, const char *other)
+{
+	const char *item;
+	size_t      length;
+
+	while ((item = next_item(&list, &length)))
+		if (!contains(other, item, length))
+			return true;
+	return false;
 }

@@ -13,9 +13,13 @@
 
 #include <zklock/zklock.h>
 
+/* Servers are numbered from 1 to 255. The client takes milliseconds for each address when a handle is made. */
+#define ZKL__SERVERS_MAX 255
+
 struct zkl__server {
 	char *host;
 	char  port[6];
+	char *known; /* the addresses that were found last, "address:port,address:port"; NULL: none yet */
 };
 
 struct zkl__servers {
@@ -27,10 +31,12 @@ struct zkl__servers {
 /* "host:port,[v6]:port/chroot". ZKL_EINVAL, ZKL_EPATH, ZKL_ENOMEM. */
 int  zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *reterr);
 void zkl__servers_clear(struct zkl__servers *servers);
-/* Every host a literal address, so that resolving cannot block? */
+/* Every host a literal address? */
 bool zkl__servers_are_numeric(const struct zkl__servers *servers);
-/* The list for the client, to be freed; NULL: no host has an address now, or no memory. May block for as long as the
- * resolver does. */
-char *zkl__servers_resolve(const struct zkl__servers *servers);
+/* The list for the client, to be freed; NULL: no host has an address yet, or no memory. A host that cannot be resolved now
+ * keeps the addresses that it had. May block for as long as the resolver does; numeric_only: looks no name up. */
+char *zkl__servers_resolve(struct zkl__servers *servers, bool numeric_only);
+/* Has `list` an address that `other` has not? The order, which resolvers rotate, means nothing. */
+bool zkl__servers_have_new(const char *list, const char *other);
 
 #endif

@@ -6,7 +6,7 @@
  *     calls of the application ----> [mutex] hub, attempts <-- the same functions, whichever thread is first
  *
  * The protocol thread empties the mailbox, runs the hub's timers, and makes a new client after an expiry. Names are resolved
- * on a thread for the occasion. One mutex; none is held while user code runs, but for the log hook. */
+ * on a thread for the occasion, which only leaves what it found: no call waits for it, and no lease. One mutex; none is held while user code runs, but for the log hook. */
 #include <zklock/session.h>
 
 #include <errno.h>
@@ -26,6 +26,7 @@
 #include "client.h"
 #include "error.h"
 #include "events.h"
+#include "identities.h"
 #include "servers.h"
 #include "session_core.h"
 #include "session_options.h"
@@ -33,6 +34,7 @@
 
 #define MS       INT64_C(1000000)
 #define RETRY_NS (500 * MS)
+#define LOOK_NS  (10000 * MS) /* between two looks at the names, at most */
 
 struct waiter {
 	pthread_cond_t            cond;
@@ -41,23 +43,26 @@ struct waiter {
 };
 
 struct zkl_session {
-	struct zkl__hub     hub;
-	pthread_mutex_t     mutex; /* of all below, and of the hub and all that belongs to it */
-	unsigned            references, generation;
-	unsigned            flags;
-	struct zkl__servers servers;
-	char               *auth, *numeric;
-	int64_t             timeout_ms;
-	zkl_log_fn         *log;
-	void               *log_user;
-	int                 log_level;
+	struct zkl__hub        hub;
+	pthread_mutex_t        mutex; /* of all below, and of the hub and all that belongs to it */
+	unsigned               references, generation;
+	unsigned               flags;
+	struct zkl__servers    servers;
+	char                  *auth, *numeric; /* numeric: the addresses in use; NULL: none yet */
+	struct zkl__identities others;
+	int64_t                timeout_ms;
+	zkl_log_fn            *log;
+	void                  *log_user;
+	int                    log_level;
 
-	struct zkl__client *client; /* NULL: none now */
-	bool                resolving;
-	int64_t             retry_ns; /* when to try again to make a client */
-	int                 wake_fd, timer_fd;
-	int64_t             timer_ns; /* what timer_fd is set to */
-	atomic_bool         cancelled;
+	struct zkl__client *client;              /* NULL: none now */
+	bool                denied;              /* there will be none again: the servers refused the session's auth */
+	bool                resolving, resolved; /* a thread is at it; it has left what it found */
+	char               *found;
+	int64_t     retry_ns; /* when to go on to a connection, while there is none and nothing is being resolved */
+	int         wake_fd, timer_fd;
+	int64_t     timer_ns; /* what timer_fd is set to */
+	atomic_bool cancelled;
 
 	pthread_t protocol_thread;
 	bool      awake;    /* it will look at the hub's next time before it sleeps */
@@ -229,52 +234,55 @@ static void client_wake(void *arg)
 	world_wake(arg);
 }
 
-static void make_client(zkl_session *s, char *numeric)
+/* Names are resolved again after a third of T without a connection: what is held then has time left to move. */
+static void look_again_later(zkl_session *s)
 {
-	struct zkl__client_options options = {.servers = numeric,
+	int64_t wait = zkl__hub_timeout_ns(&s->hub) / 3;
+
+	wait = s->resolved ? 0 : wait < RETRY_NS ? RETRY_NS : wait > LOOK_NS ? LOOK_NS : wait;
+	s->retry_ns = zkl__servers_are_numeric(&s->servers) ? ZKL__NEVER : boot_ns() + wait;
+}
+
+static void make_client(zkl_session *s)
+{
+	struct zkl__client_options options = {.servers = s->numeric,
 	                                      .chroot = s->servers.chroot,
 	                                      .auth = s->auth,
+	                                      .others = &s->others,
 	                                      .timeout_ms = s->timeout_ms,
 	                                      .now_ns = boot_ns,
 	                                      .wake = client_wake,
 	                                      .wake_arg = s};
 
-	free(s->numeric);
-	s->numeric = numeric;
-	s->client = numeric ? zkl__client_new(&options) : NULL;
-	s->retry_ns = s->client ? ZKL__NEVER : boot_ns() + RETRY_NS;
-	if (!numeric)
-		world_log(s, 4, "resolve", "no address found, trying again", s->servers.list[0].host);
-	else if (!s->client)
-		world_log(s, 3, "client", "the ZooKeeper client cannot be made, trying again", strerror(errno));
+	s->client = zkl__client_new(&options);
+	if (s->client) {
+		look_again_later(s);
+		return;
+	}
+	s->retry_ns = boot_ns() + RETRY_NS;
+	world_log(s, 3, "client", "the ZooKeeper client cannot be made, trying again", strerror(errno));
 }
 
 static void *resolve(void *arg)
 {
 	zkl_session *s = arg;
-	char        *numeric = zkl__servers_resolve(&s->servers);
+	char        *found = zkl__servers_resolve(&s->servers, false);
 
 	pthread_mutex_lock(&s->mutex);
+	s->found = found;
 	s->resolving = false;
-	if (s->stopping)
-		free(numeric);
-	else
-		make_client(s, numeric);
+	s->resolved = true;
+	s->retry_ns = boot_ns();
 	pthread_mutex_unlock(&s->mutex);
 	world_wake(s);
 	zkl__session_drop(s);
 	return NULL;
 }
 
-static void begin_client(zkl_session *s)
+static void begin_to_resolve(zkl_session *s)
 {
 	pthread_t thread;
 
-	if (zkl__servers_are_numeric(&s->servers)) {
-		make_client(s, zkl__servers_resolve(&s->servers));
-		return;
-	}
-	s->retry_ns = ZKL__NEVER;
 	s->references++;
 	s->resolving = true;
 	if (zkl__thread_start(&thread, resolve, s) == 0) {
@@ -284,14 +292,103 @@ static void begin_client(zkl_session *s)
 	s->references--;
 	s->resolving = false;
 	s->retry_ns = boot_ns() + RETRY_NS;
+	world_log(s, 3, "client", "no thread to resolve names, trying again", NULL);
+}
+
+static void use_addresses(zkl_session *s, char *numeric)
+{
+	free(s->numeric);
+	s->numeric = numeric;
+}
+
+/* Of a client without a connection: it knows the old addresses only, and would try them for ever. */
+static bool move_client(zkl_session *s, const char *found)
+{
+	bool held = zkl__hub_left_ns(&s->hub, 0) > 0;
+
+	if (!zkl__client_move(s->client, found, !held))
+		return false;
+	world_log(s, 5, "moved", "other addresses were found, going on there", s->servers.list[0].host);
+	return true;
+}
+
+static void take_addresses(zkl_session *s)
+{
+	char *found = s->found;
+	bool  is_new = zkl__servers_have_new(found, s->numeric);
+
+	if (is_new && s->client && !move_client(s, found)) {
+		s->retry_ns = boot_ns() + RETRY_NS;
+		return;
+	}
+	s->found = NULL;
+	s->resolved = false;
+	look_again_later(s);
+	if (is_new)
+		use_addresses(s, found);
+	else
+		free(found);
+	if (!s->numeric) {
+		s->retry_ns = boot_ns() + RETRY_NS;
+		world_log(s, 4, "resolve", "no address found, trying again", s->servers.list[0].host);
+	} else if (!s->client) {
+		make_client(s);
+	}
+}
+
+/* The connection broke. What was found while there was one may be old: it is good enough only to add to what is in use, as
+ * names do to the literal addresses beside them. */
+static void go_on_after_break(zkl_session *s)
+{
+	if (s->resolved && zkl__servers_have_new(s->numeric, s->found)) {
+		free(s->found);
+		s->found = NULL;
+		s->resolved = false;
+	}
+	look_again_later(s);
+}
+
+/* At first, before any name is resolved: literal addresses need not wait for names beside them. */
+static void begin_client(zkl_session *s)
+{
+	s->numeric = zkl__servers_resolve(&s->servers, true);
+	if (s->numeric)
+		make_client(s);
+	/* Addresses, too, when there was no memory for them. */
+	if (!s->numeric || !zkl__servers_are_numeric(&s->servers))
+		begin_to_resolve(s);
+}
+
+static bool may_go_on(const zkl_session *s)
+{
+	return !s->hub.link && !s->resolving;
+}
+
+/* When retry_ns has come. */
+static void go_on(zkl_session *s)
+{
+	s->retry_ns = ZKL__NEVER;
+	if (s->denied)
+		return;
+	if (s->resolved)
+		take_addresses(s);
+	else if (!s->client && s->numeric)
+		make_client(s);
+	else
+		begin_to_resolve(s);
 }
 
 /* ---- protocol thread ---------------------------------------------------------------------------------------------------------- */
 
 static void hand_out(zkl_session *s, struct zkl__mail *mail)
 {
+	char text[80];
+
 	switch (mail->type) {
 	case ZKL__MAIL_CONNECTED:
+		snprintf(text, sizeof text, "session %#" PRIx64 ", timeout %" PRId64 " ms", (uint64_t)mail->session_id,
+		         mail->timeout_ns / MS);
+		world_log(s, 6, "connected", text, NULL);
 		if (s->hub.lease.timeout_ns && s->hub.lease.timeout_ns != mail->timeout_ns)
 			world_log(s, 4, "timeout-changed",
 			          "the servers disagree on the session timeout; set them alike", NULL);
@@ -299,7 +396,10 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 		zkl__session_changed(s);
 		break;
 	case ZKL__MAIL_DISCONNECTED:
+		if (s->hub.link)
+			world_log(s, 5, "disconnected", "the connection broke, looking for a server", NULL);
 		zkl__hub_link_down(&s->hub);
+		go_on_after_break(s);
 		zkl__session_changed(s);
 		break;
 	case ZKL__MAIL_REPLY:
@@ -307,7 +407,7 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 		break;
 	case ZKL__MAIL_GONE:
 	case ZKL__MAIL_CHANGED:
-		zkl__hub_watch(&s->hub, mail->party, mail->type == ZKL__MAIL_GONE, mail->reply.name);
+		zkl__hub_watch(&s->hub, mail->watcher, mail->type == ZKL__MAIL_GONE, mail->directory, mail->reply.name);
 		break;
 	case ZKL__MAIL_EXPIRED: /* these end the client */
 	case ZKL__MAIL_AUTH_FAILED:
@@ -348,6 +448,7 @@ static void replace_client(zkl_session *s, enum zkl__mail_type why)
 {
 	if (why == ZKL__MAIL_AUTH_FAILED) {
 		world_log(s, 3, "auth-failed", "the servers refused the session's auth", NULL);
+		s->denied = true;
 		zkl__hub_refuse(&s->hub, ZKL_EACCES);
 	} else if (why == ZKL__MAIL_LOST) {
 		world_log(s, 3, "memory", "out of memory, opening a new session", NULL);
@@ -355,8 +456,9 @@ static void replace_client(zkl_session *s, enum zkl__mail_type why)
 		world_log(s, 4, "expired", "the session is over, opening a new one", NULL);
 	}
 	end_client(s);
-	if (!s->stopping && why != ZKL__MAIL_AUTH_FAILED)
-		begin_client(s);
+	/* A server at the addresses in use has just said so. */
+	if (!s->stopping && !s->denied)
+		make_client(s);
 }
 
 static void empty_mailbox(zkl_session *s)
@@ -385,7 +487,7 @@ static void set_timer(zkl_session *s)
 	int64_t           at = zkl__hub_next_ns(&s->hub);
 	struct itimerspec spec = {0};
 
-	if (s->retry_ns < at)
+	if (s->retry_ns < at && may_go_on(s))
 		at = s->retry_ns;
 	if (at == s->timer_ns)
 		return;
@@ -412,8 +514,8 @@ static void do_what_is_due(zkl_session *s)
 		zkl__hub_refuse(&s->hub, ZKL_ECANCELED);
 		zkl__session_changed(s);
 	}
-	if (!s->client && !s->resolving && boot_ns() >= s->retry_ns)
-		begin_client(s);
+	if (may_go_on(s) && boot_ns() >= s->retry_ns)
+		go_on(s);
 	zkl__hub_timer(&s->hub);
 }
 
@@ -538,7 +640,9 @@ static void free_memory(zkl_session *s)
 	if (s->auth)
 		explicit_bzero(s->auth, strlen(s->auth));
 	free(s->auth);
+	zkl__identities_clear(&s->others);
 	free(s->numeric);
+	free(s->found);
 	free(s);
 }
 
@@ -630,6 +734,8 @@ static int begin(zkl_session *s, const zkl_session_options *options)
 		if (!s->auth)
 			return ENOMEM;
 	}
+	if (!zkl__identities_parse(&s->others, options->others))
+		return ENOMEM;
 	return start_threads(s);
 }
 
@@ -651,6 +757,7 @@ int zkl_session_open(const zkl_session_options *options, zkl_session **ret, zkl_
 		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for a session");
 	}
 	s->servers = servers;
+	s->hub.chroot_length = strlen(servers.chroot);
 	error = begin(s, options);
 	if (error) {
 		free_session(s);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "identities.h"
 #include "lease.h"
 
 #define MS              INT64_C(1000000)
@@ -57,6 +58,12 @@ int zkl__session_options_check(const zkl_session_options *o, struct zkl__servers
 	colon = o->auth ? strchr(o->auth, ':') : NULL;
 	if (o->auth && (!colon || strncmp(o->auth, "digest:", 7) != 0 || !strchr(colon + 1, ':')))
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "auth must have the form digest:user:password");
+	if (o->others && (!o->auth || !zkl__identities_are_valid(o->others)))
+		return zkl__error(
+			reterr, ZKL_EINVAL, 0, 0,
+			"others must be at most %d identities of the form scheme:id, separated by commas, and needs "
+			"auth",
+			ZKL__IDENTITIES_MAX);
 	r = check_times(o, reterr);
 	return r < 0 ? r : zkl__servers_parse(ret, o->servers, reterr);
 }

@@ -33,7 +33,8 @@ typedef struct zkl_election zkl_election;
  * zkl_lock_new(). options->data: what the others see of this candidate in zkl_peer.data and, printable, in zkl_peer.id, and
  * Curator as its id; NULL: "host:pid program". With the session's auth the nodes and directories that are made can be changed
  * by its identity only, and read by everybody. With ZKL_OBSERVE the path is watched from now on. *ret is the caller's to
- * free. ZKL_EPATH (the message names the rule), ZKL_EINVAL, ZKL_ENOMEM. */
+ * free. ZKL_EPATH (the message names the rule), ZKL_EINVAL, ZKL_ENOMEM (also where the session watches as many nodes as it can,
+ * see session.h; so does campaign). */
 ZKL_API int zkl_election_new(zkl_session *session, const char *path, const zkl_options *options, zkl_election **ret,
                              zkl_error *reterr);
 

@@ -8,7 +8,9 @@
  *
  * Contenders are served in the order of their znodes' sequence numbers. Not recursive: a second handle on the path is
  * another contender, in the same thread too. The protocol is the lock recipe of ZooKeeper's documentation ("Recipes and
- * Solutions: Locks") with Apache Curator's node names, so that a Java service with InterProcessMutex can share the lock. */
+ * Solutions: Locks") with Apache Curator's node names, so that a Java service with InterProcessMutex can share the lock. So
+ * can kazoo's Lock when it is told of the names: extra_lock_patterns=["-lock-"]. Never both on one path: Curator sorts whole
+ * names where its own tag is missing, so that it holds beside kazoo. */
 
 #include <zklock/session.h>
 
@@ -24,14 +26,15 @@ ZKL_API int zkl_lock_new(zkl_session *session, const char *path, const zkl_optio
 
 /* Begins an attempt and returns; events tell how it goes. timeout_ms 0 is a try: it does not queue, writes nothing where
  * the lock is busy (ENDED(EBUSY)) and may take op_ms. ZKL_ESTATE: an attempt is under way, or a grant (also a lost one) is
- * not released yet. It may follow zkl_lock_release() at once. */
+ * not released yet. ZKL_ENOMEM: also where the session watches as many nodes as it can (session.h). It may follow
+ * zkl_lock_release() at once. */
 ZKL_API int zkl_lock_start(zkl_lock *lock, int64_t timeout_ms, zkl_error *reterr);
 
 /* As start, and waits. ZKL_ETIMEDOUT: not granted in time (the message says whether it
  * was queued). ZKL_ENOTCONN: no server reached. ZKL_EBUSY: a try met a holder.
  * ZKL_ECANCELED: released by another thread, or the session was cancelled. ZKL_EDEADLK: called from a callback. And what
- * ends attempts: ZKL_EACCES, ZKL_EPATH, ZKL_EEXHAUSTED, ZKL_ELOST (with ZKL_NO_REQUEUE), ZKL_EZK. timeout_ms ZKL_FOREVER: no
- * limit. */
+ * ends attempts: ZKL_EACCES, ZKL_EPATH, ZKL_EEXHAUSTED, ZKL_ELOST (with ZKL_NO_REQUEUE), ZKL_EZK. ZKL_ENOMEM as start.
+ * timeout_ms ZKL_FOREVER: no limit. */
 ZKL_API int zkl_lock_acquire(zkl_lock *lock, int64_t timeout_ms, zkl_grant *ret, zkl_error *reterr);
 
 /* May I act? Ask before each act that others can see. > 0: the grant with this token is held for so many ms more: the time
@@ -43,7 +46,8 @@ ZKL_API int64_t zkl_lock_check(zkl_lock *lock, uint64_t token);
 /* Lets go of what there is: a grant, a place in the queue (its acquire() gets ZKL_ECANCELED), a lost grant's node. In force
  * when it returns; the delete is retried while the session lives. timeout_ms: how long to wait for the servers' word; 0
  * never blocks. ZKL_ETIMEDOUT: no word yet, released all the same. ZKL_ENOTHELD: the grant was lost before (your work may
- * not have been alone), or there was nothing to let go of. ZKL_EDEADLK: timeout_ms not 0 in a callback, nothing done. */
+ * not have been alone), or there was nothing to let go of. ZKL_EACCES, ZKL_EZK: the servers do not let the node go, which
+ * keeps others out as long as the session lives. ZKL_EDEADLK: timeout_ms not 0 in a callback, nothing done. */
 ZKL_API int zkl_lock_release(zkl_lock *lock, int64_t timeout_ms, zkl_error *reterr);
 
 /* Who holds the lock? Returns the number of contenders; 0: free, and *ret is untouched. May take op_ms. The path's lock

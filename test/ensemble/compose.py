@@ -73,11 +73,22 @@ def _fewer_servers(state):
     return path
 
 
+def _small_disks(state):
+    """Another compose file, for logs on file systems of their own, which outlive a crash of their server."""
+    path = os.path.join(state.folder, "disks.yml")
+    small = {"driver": "local", "driver_opts": {"type": "tmpfs", "device": "tmpfs", "o": "size=%dm" % state["disk_mb"]}}
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"volumes": {"log%d" % i: small for i in state.numbers}}, f)
+    return path
+
+
 def _up(state, env):
     state["peers_net"] = env["ZKLOCK_PEERS"] = "198.%d.%d" % (random.choice((18, 19)), random.randrange(256))
     command = _compose() + ["-f", os.path.join(TOP, "docker-compose.yml")]
     if state["servers"] < 3:
         command += ["-f", _fewer_servers(state)]
+    if state["disk_mb"]:
+        command += ["-f", _small_disks(state)]
     command += ["-p", _project(state), "up", "-d"] + ["zk%d" % i for i in state.numbers]
     # Broken off in the middle, compose can leave the engine at work on a container that `down` does not see yet.
     with signals_held():
@@ -169,6 +180,15 @@ def kill(state, number):
 def start(state, number):
     tool(["docker", "start", _container(state, number)])
     wait_until_started(state, number, still_alive(state, [number]))
+
+
+def fill(state, number):
+    if not state["disk_mb"]:
+        raise Unsupported("fill: only where the ensemble was brought up with --disk")
+    # In a file that has no name any more, held open by a process that ends with the server.
+    tool(["docker", "exec", _container(state, number), "bash", "-c",
+          "exec 3>/datalog/full 2>/dev/null; rm /datalog/full; dd if=/dev/zero bs=64k >&3; dd if=/dev/zero bs=1 >&3; "
+          "sleep infinity </dev/null >/dev/null &"])
 
 
 def cut(state, number):

@@ -97,6 +97,8 @@ def _start_server(state, number):
             "-XX:-UsePerfData",
             # Idle containers go within a second or two in place of a minute.
             "-Dznode.container.checkIntervalMs=1000",
+            # Quotas are in force, where one is set.
+            "-Dzookeeper.enforceQuota=true", *os.environ.get("ZKLOCK_JVMFLAGS", "").split(),
             "-cp", CLASS_PATH, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config],
            os.path.join(os.path.dirname(config), "log"))
 
@@ -159,6 +161,10 @@ def start(state, number):
     if not any(_pids(_config(state, number))):
         _start_server(state, number)
     wait_until_started(state, number, still_alive(state, [number]))
+
+
+def fill(state, number):
+    raise Unsupported("fill: a folder's size cannot be limited without mounting; the compose backend can")
 
 
 def cut(state, number):

@@ -30,10 +30,10 @@ def srvr(port, timeout=1.0):
 
 
 def mode(port, timeout=1.0):
-    """leader, follower, standalone; "not serving" (it runs but is in no quorum), "silent" (connected, no answer: stopped
-    or overloaded), "down"."""
+    """leader, follower, standalone; read-only; "not serving" (it runs but is in no quorum), "silent" (connected, no answer:
+    stopped or overloaded), "down"."""
     text = srvr(port, timeout)
-    found = re.search(r"^Mode: (\w+)", text, re.MULTILINE)
+    found = re.search(r"^Mode: ([\w-]+)", text, re.MULTILINE)
     if found:
         return found.group(1)
     if "not currently serving" in text:

@@ -653,11 +653,16 @@ int ensemble(const char *verb, int server)
 	return ensemble_end(&call);
 }
 
+int ensemble_ask(const char *verb, int server, char *out, size_t size)
+{
+	ensemble_call call = zk_begin(verb, server, true);
+	return zk_end(&call, out, size);
+}
+
 int ensemble_leader(void)
 {
-	char          out[64];
-	ensemble_call call = zk_begin("leader", 0, true);
-	return zk_end(&call, out, sizeof out) == 0 ? atoi(out) : 0;
+	char out[64];
+	return ensemble_ask("leader", 0, out, sizeof out) == 0 ? atoi(out) : 0;
 }
 
 /* ---- the runner ---- */

@@ -248,6 +248,8 @@ typedef struct ensemble_call {
 } ensemble_call;
 ensemble_call ensemble_begin(const char *verb, int server);
 int           ensemble_end(ensemble_call *call);
+/* The same, and what it prints. */
+int ensemble_ask(const char *verb, int server, char *out, size_t size);
 /* Number of the leader, 0 if there is none. */
 int ensemble_leader(void);
 

@@ -59,8 +59,8 @@ struct proxy {
 	pthread_cond_t          changed;
 	struct sockaddr_storage upstream;
 	socklen_t               upstream_len;
-	struct sockaddr_in      own;
-	char                    address[32];
+	struct sockaddr_storage own;
+	char                    address[64];
 	int                     listener, wakeup, fillers[FILLERS];
 	conn                   *conns;
 	size_t                  conn_count;
@@ -71,7 +71,7 @@ struct proxy {
 	unsigned                held;
 	proxy_rule              rule; /* act 0: none */
 	bool                    struck;
-	int                     counts[OPS];
+	int                     counts[OPS], largest[OPS];
 	int64_t                 acked_ns[OPS];
 	int64_t                 session_id;
 	char                    password[16];
@@ -270,6 +270,8 @@ static bool pump_up(proxy *p, conn *c)
 				r.marked = true;
 			}
 			p->counts[op_slot(r.op)]++;
+			if ((int)len - 4 > p->largest[op_slot(r.op)])
+				p->largest[op_slot(r.op)] = (int)len - 4;
 			if (r.marked && p->rule.act == PROXY_CUT_BEFORE) {
 				strike(p);
 				return false;
@@ -375,11 +377,16 @@ static void conn_advance(proxy *p, conn *c)
 
 /* ---- the door ---- */
 
-static int socket_at(struct sockaddr_in *own)
+static socklen_t own_len(const struct sockaddr_storage *own)
 {
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+	return own->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+}
+
+static int socket_at(struct sockaddr_storage *own)
+{
+	int fd = socket(own->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-	if (fd >= 0 && bind(fd, (struct sockaddr *)own, sizeof *own) < 0) {
+	if (fd >= 0 && bind(fd, (struct sockaddr *)own, own_len(own)) < 0) {
 		close(fd);
 		return -1;
 	}
@@ -388,7 +395,7 @@ static int socket_at(struct sockaddr_in *own)
 
 /* A port that was asked for by number stays bound while the socket does not listen. Hence twice: any port, then
  * this one. */
-static int listener_open(struct sockaddr_in *own)
+static int listener_open(struct sockaddr_storage *own)
 {
 	socklen_t len = sizeof *own;
 	int       any = socket_at(own);
@@ -408,8 +415,8 @@ static void fill_backlog(proxy *p)
 {
 	listen(p->listener, 0);
 	for (int i = 0; i < FILLERS; i++) {
-		p->fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-		if (connect(p->fillers[i], (struct sockaddr *)&p->own, sizeof p->own) == 0)
+		p->fillers[i] = socket(p->own.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		if (connect(p->fillers[i], (struct sockaddr *)&p->own, own_len(&p->own)) == 0)
 			continue;
 		struct pollfd ready = {p->fillers[i], POLLOUT, 0};
 		if (poll(&ready, 1, 20) == 0)
@@ -541,10 +548,34 @@ static bool resolve(proxy *p, const char *upstream)
 	return true;
 }
 
+static void set_own(proxy *p, const char *address, int port)
+{
+	struct sockaddr_in  *v4 = (struct sockaddr_in *)&p->own;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&p->own;
+	if (inet_pton(AF_INET, address, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons((uint16_t)port);
+	} else if (inet_pton(AF_INET6, address, &v6->sin6_addr) == 1) {
+		v6->sin6_family = AF_INET6;
+		v6->sin6_port = htons((uint16_t)port);
+	}
+}
+
+int proxy_port(const proxy *p)
+{
+	return ntohs(p->own.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)&p->own)->sin6_port
+	                                          : ((const struct sockaddr_in *)&p->own)->sin_port);
+}
+
 proxy *proxy_start(const char *upstream)
 {
+	return proxy_start_at(upstream, "127.0.0.1", 0);
+}
+
+proxy *proxy_start_at(const char *upstream, const char *address, int port)
+{
 	proxy *p = must(calloc(1, sizeof *p));
-	p->own = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	set_own(p, address, port);
 	memset(p->fillers, -1, sizeof p->fillers);
 	pthread_condattr_t clock;
 	pthread_condattr_init(&clock);
@@ -562,7 +593,8 @@ proxy *proxy_start(const char *upstream)
 		free(p);
 		return NULL;
 	}
-	snprintf(p->address, sizeof p->address, "127.0.0.1:%u", (unsigned)ntohs(p->own.sin_port));
+	snprintf(p->address, sizeof p->address, p->own.ss_family == AF_INET6 ? "[%s]:%d" : "%s:%d", address,
+	         proxy_port(p));
 	return p;
 }
 
@@ -654,7 +686,16 @@ void proxy_reset_counts(proxy *p)
 {
 	pthread_mutex_lock(&p->mutex);
 	memset(p->counts, 0, sizeof p->counts);
+	memset(p->largest, 0, sizeof p->largest);
 	pthread_mutex_unlock(&p->mutex);
+}
+
+int proxy_largest(proxy *p, int op)
+{
+	pthread_mutex_lock(&p->mutex);
+	int bytes = p->largest[op_slot(op)];
+	pthread_mutex_unlock(&p->mutex);
+	return bytes;
 }
 
 int64_t proxy_last_acked_ns(proxy *p, int op)

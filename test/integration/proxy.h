@@ -8,7 +8,7 @@
  *
  * It relays whole frames of ZooKeeper's protocol, so that a fault can be aimed ("lose the reply of the second
  * create") and a test can say what was never sent. One thread per proxy; calls may come from any other and are in
- * force when they return. Addresses are on 127.0.0.1, ports the kernel's choice. */
+ * force when they return. Addresses are on 127.0.0.1, ports the kernel's choice, where nothing else is asked for. */
 
 #include <stdint.h>
 
@@ -63,9 +63,12 @@ typedef struct proxy_rule {
 } proxy_rule;
 
 /* Relays to "host:port". NULL: no such host, or out of resources. */
-proxy      *proxy_start(const char *upstream);
+proxy *proxy_start(const char *upstream);
+/* At an address of this machine ("127.0.0.2", "::1") and a port of it, 0: any. NULL also if these cannot be had. */
+proxy      *proxy_start_at(const char *upstream, const char *address, int port);
 void        proxy_stop(proxy *p);
-const char *proxy_address(const proxy *p);
+const char *proxy_address(const proxy *p); /* as in a connect string */
+int         proxy_port(const proxy *p);
 
 /* Resets every connection. */
 void proxy_cut(proxy *p);
@@ -81,6 +84,8 @@ int proxy_wait_struck(proxy *p, int64_t timeout_ms);
 /* Requests of a type that clients sent since the start or proxy_reset_counts(). OP_ANY: all that OP_ANY stands for. */
 int  proxy_count(proxy *p, int op);
 void proxy_reset_counts(proxy *p);
+/* Bytes of the largest request of this type that a client sent since then, as the server counts them. */
+int proxy_largest(proxy *p, int op);
 /* When (CLOCK_BOOTTIME) the newest request of this type that got its reply had come from the client; 0: none. */
 int64_t proxy_last_acked_ns(proxy *p, int op);
 

@@ -1010,7 +1010,7 @@ static void release_in_one_thread_while_another_acquires(void)
 	releaser     r = {.lock = lock_new(s, path.text, NULL)};
 	int          granted = 0, cancelled = 0;
 	EXPECT_INT(pthread_create(&r.thread, NULL, release_all_the_time, &r), 0);
-	for (int i = 0; i < rounds(400, 100000); i++) {
+	for (int i = 0; i < rounds(5000, 100000); i++) {
 		zkl_grant grant = {0};
 		int       rc = zkl_lock_acquire(r.lock, ENOUGH_MS, &grant, NULL);
 		granted += rc == ZKL_OK;

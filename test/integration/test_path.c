@@ -170,7 +170,7 @@ static void missing_chroot_is_epath_and_never_made(void)
 	EXPECT_TRUE(is_one_plain_line(error.message) && strstr(error.message, "chroot") != NULL);
 	EXPECT_INT(zkclient_stat(observer(), root.text, &stat), ZNONODE);
 	EXPECT_INT(zkclient_make_directory(observer(), root.text), ZOK); /* the operator sees to it, and all is well */
-	EXPECT_RC(zkl_lock_holder(s, "/locks/job", &peer, NULL), 0); /* the lock's own directory may be missing */
+	EXPECT_RC(zkl_lock_holder(s, "/locks/job", &peer, NULL), 0);     /* the lock's own directory may be missing */
 	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
 	zkl_lock_free(lock);
 	zkl_session_close(s, ENOUGH_MS);

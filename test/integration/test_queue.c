@@ -170,6 +170,56 @@ static void crowd_with_deleted_nodes_is_served_in_order(void)
 	EXPECT_INT(zkclient_count(observer(), path.text), 0);
 }
 
+/* The sessions of some end while they wait or hold: who is left is served in the order of the numbers, each once. */
+static void crowd_with_killed_sessions_is_served_in_order(void)
+{
+	enum { CROWD = 50, SESSIONS = 10, KILLS = 4 };
+	lock_path    path = new_path();
+	net          nets[SESSIONS];
+	zkl_session *s[SESSIONS];
+	recorder     events[CROWD];
+	zkl_lock    *locks[CROWD];
+	node         gate = foreign_contender(path.text, CURATOR("ffffffff-0000-4000-8000-000000000000"));
+	unsigned     random = (unsigned)now_ns();
+	int          granted_to = 0;
+	served.count = 0;
+	for (int i = 0; i < SESSIONS; i++) {
+		net_open(&nets[i], 1 + (size_t)i % server_count(), 1);
+		s[i] = session_open(nets[i].servers, SESSION_MS);
+	}
+	for (int i = 0; i < CROWD; i++) {
+		events[i] = (recorder)RECORDER("one of the crowd");
+		events[i].then = note_and_release;
+		locks[i] = lock_new(s[i % SESSIONS], path.text, &events[i]);
+		events[i].user = locks[i];
+		EXPECT_RC(zkl_lock_start(locks[i], ZKL_FOREVER, NULL), ZKL_OK);
+	}
+	EVENTUALLY(zkclient_count(observer(), path.text) == CROWD + 1, 2 * ENOUGH_MS);
+	for (int i = 0; i < KILLS; i++) {
+		net_expire(&nets[2 * i + rand_r(&random) % 2]);
+		if (i == KILLS / 2)
+			EXPECT_INT(zkclient_delete(observer(), gate.path), ZOK);
+	}
+	for (int i = 0; i < CROWD; i++) {
+		EXPECT_TRUE(recorder_wait(&events[i], ZKL_EV_ENDED, 1, 3 * ENOUGH_MS, NULL));
+		granted_to += recorder_count(&events[i], ZKL_EV_GRANTED);
+	}
+	EXPECT_INT(served.count, granted_to);
+	/* A holder whose session ends before it is told is not served. */
+	EXPECT_RANGE(served.count, CROWD - KILLS, CROWD);
+	for (int i = 1; i < served.count; i++)
+		EXPECT_TRUE(served.tokens[i] > served.tokens[i - 1]);
+	for (int i = 0; i < CROWD; i++) {
+		zkl_lock_free(locks[i]);
+		recorder_free(&events[i]);
+	}
+	for (int i = 0; i < SESSIONS; i++) {
+		EXPECT_RC(zkl_session_close(s[i], ENOUGH_MS), ZKL_OK);
+		net_close(&nets[i]);
+	}
+	EXPECT_INT(zkclient_count(observer(), path.text), 0);
+}
+
 /* ---- deletions at bad moments ---- */
 
 /* CURATOR-504, CURATOR-645: an exists-watch on a node that has just gone; millions of nodes made in place of
@@ -540,6 +590,7 @@ int main(int argc, char **argv)
 		{TEST(contenders_are_served_in_the_order_of_their_nodes, 60)},
 		{TEST(end_of_a_waiter_grants_nothing_to_the_next_one, 60)},
 		{TEST(crowd_with_deleted_nodes_is_served_in_order, 60)},
+		{TEST(crowd_with_killed_sessions_is_served_in_order, 120)},
 		{TEST(predecessor_deleted_between_list_and_watch, 60)},
 		{TEST(own_node_deleted_just_before_the_predecessor_grants_nothing, 1800)},
 		{TEST(waiter_whose_node_is_deleted_queues_again, 60)},

@@ -95,6 +95,18 @@ void zkclient_close(zkclient *c)
 	free(c);
 }
 
+static void on_identified(int rc, const void *data)
+{
+	(void)rc; /* what follows on the connection is behind it */
+	(void)data;
+}
+
+int zkclient_identify(zkclient *c, const char *user_and_password)
+{
+	return zoo_add_auth(c->handle, "digest", user_and_password, (int)strlen(user_and_password), on_identified,
+	                    NULL);
+}
+
 int64_t zkclient_session(const zkclient *c)
 {
 	return zoo_client_id(c->handle)->client_id;
@@ -224,6 +236,26 @@ int zkclient_create(zkclient *c, const char *path, const void *data, int len, in
 	return rc;
 }
 
+int zkclient_make_guarded(zkclient *c, const char *path, const struct ACL_vector *acl)
+{
+	int64_t end_ms = now_ms() + PATIENCE_MS;
+	int     rc;
+	do
+		rc = zoo_create(c->handle, path, NULL, -1, acl, 0, NULL, 0);
+	while (again(c, rc, end_ms));
+	return rc;
+}
+
+int zkclient_guard(zkclient *c, const char *path, const struct ACL_vector *acl)
+{
+	int64_t end_ms = now_ms() + PATIENCE_MS;
+	int     rc;
+	do
+		rc = zoo_set_acl(c->handle, path, -1, acl);
+	while (again(c, rc, end_ms));
+	return rc;
+}
+
 int zkclient_make_directory(zkclient *c, const char *path)
 {
 	char *part = strdup(path);
@@ -260,7 +292,7 @@ int zkclient_delete(zkclient *c, const char *path)
 	return rc;
 }
 
-static void on_first_deleted(int rc, const void *data)
+static void on_deleted(int rc, const void *data)
 {
 	(void)rc;
 	(void)data;
@@ -268,7 +300,7 @@ static void on_first_deleted(int rc, const void *data)
 
 int zkclient_delete_both(zkclient *c, const char *first, const char *second)
 {
-	int rc = zoo_adelete(c->handle, first, -1, on_first_deleted, NULL);
+	int rc = zoo_adelete(c->handle, first, -1, on_deleted, NULL);
 	return rc == ZOK ? zoo_delete(c->handle, second, -1) : rc;
 }
 
@@ -287,6 +319,19 @@ int zkclient_delete_tree(zkclient *c, const char *path)
 		return rc;
 	deallocate_String_vector(&names);
 	return zkclient_delete(c, path);
+}
+
+int zkclient_delete_crowd(zkclient *c, const char *path)
+{
+	struct String_vector names = {0, NULL};
+	int                  rc = zkclient_children(c, path, &names);
+	for (int32_t i = 0; rc == ZOK && i < names.count; i++) {
+		char child[300];
+		snprintf(child, sizeof child, "%s/%s", path, names.data[i]);
+		rc = zoo_adelete(c->handle, child, -1, on_deleted, NULL);
+	}
+	deallocate_String_vector(&names);
+	return rc == ZOK ? zkclient_delete(c, path) : rc;
 }
 
 int zkclient_end_session(const char *server, int64_t id, const char password[16])

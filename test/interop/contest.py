@@ -8,16 +8,18 @@ import tempfile
 import unittest
 import uuid
 
-from peers import SERVERS, Peer
-from support import TICK_S, wait_for
+from peers import Peer
+from support import SERVERS, TICK_S, wait_for
+import zkwire
 
-SESSION_S = 4 * TICK_S
 # A killed client's node lasts for the session timeout and a tick; the rest is for a busy machine. What stalls does so for good.
-STALL_S = SESSION_S + 2 * TICK_S + 20
+STALL_S = 2 * TICK_S + 40
 
 
 class Contest(unittest.TestCase):
-    other = ""  # whose recipe
+    session_s = 8 * TICK_S
+    recipe = "lock"
+    other = ""  # whose recipe that is
 
     def setUp(self):
         # Not below a common parent: Curator makes containers all the way up, and those go when they are empty.
@@ -31,9 +33,10 @@ class Contest(unittest.TestCase):
         self.unfinished = ""
         self.granted = []
 
-    def start(self, kind, recipe="lock", servers=SERVERS):
+    def start(self, kind, recipe="", servers=SERVERS):
         self.started += 1
-        peer = Peer(kind, "%s%d" % (kind, self.started), recipe, self.path, self.folder, int(SESSION_S * 1000), servers)
+        peer = Peer(kind, "%s%d" % (kind, self.started), recipe or self.recipe, self.path, self.folder,
+                    int(self.session_s * 1000), servers)
         self.addCleanup(peer.close)
         self.peers.append(peer)
         return peer
@@ -57,14 +60,18 @@ class Contest(unittest.TestCase):
             for peer in self.peers:
                 peer.check_alive()
             return self.count(who) > before
-        wait_for(progress, "a grant%s after %d; %s" % (who and " of " + who, before, ", ".join(map(str, self.peers))),
-                 STALL_S)
+        try:
+            wait_for(progress, "a grant%s after %d" % (who and " of " + who, before), self.session_s + STALL_S)
+        except AssertionError as stall:
+            raise AssertionError("%s; contenders: %s; queue: %s" % (
+                stall, ", ".join(map(str, self.peers)), zkwire.children(SERVERS, self.path))) from None
 
 
 def main(*recipes):
-    """The arguments: one of these where there are several, whose recipe, names of tests."""
+    """The arguments: one of these where there are some; whose recipe; names of tests."""
     arguments = sys.argv[1:]
-    Contest.recipe = arguments.pop(0) if len(recipes) > 1 else recipes[0]
+    if recipes:
+        Contest.recipe = recipes[recipes.index(arguments.pop(0))]
     Contest.other = arguments.pop(0)
     if Contest.other.endswith("-trixie") and os.environ.get("ZKLOCK_TEST_BACKEND") == "process":
         print("there are no containers on this backend", file=sys.stderr)

@@ -63,7 +63,7 @@ class Peer:
 
     def token(self):
         """zklock's: counted on from the birth of the directory, which stays while somebody holds."""
-        return self.client.exists(self.path).czxid + sequence(self.lock.node)
+        return self.client.retry(self.client.exists, self.path).czxid + sequence(self.lock.node)
 
     def take_turns(self, most_ms):
         try:

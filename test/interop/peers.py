@@ -31,6 +31,7 @@ All are started with the same arguments, take the same commands as lines and ans
 A peer of this machine runs the distribution's Curator or kazoo; one of trixie is the same program in a container with
 trixie's, which shares this machine's network, processes and the test's folder."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -41,8 +42,10 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", each) for each in ("ensemble", "commands")]
 # pylint: disable=wrong-import-position
 import image
-from support import PATIENCE, SERVERS, wait_for
+from support import PATIENCE, SERVERS, lives, state_of, wait_for
 
+# A container with a JVM in it on a machine that runs many; they are ready within two seconds elsewhere.
+START_S = 120
 JARS = "/usr/share/java/"
 # A compiler that starts fast, a small heap, and no file left behind by a kill.
 JAVA = ["java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-cp"]
@@ -84,7 +87,7 @@ class Peer:
         self.reader.start()
 
     def __str__(self):
-        return "%s (%s)" % (self.name, "; ".join(self.lines[-3:]))
+        return "%s (%s %s)" % (self.name, state_of(self.pid or 0), "; ".join(self.lines[-3:]))
 
     def _listen(self):
         for line in self.process.stdout:
@@ -117,7 +120,7 @@ class Peer:
         return self.hear(answer or command, patience)
 
     def wait_ready(self):
-        self.hear("ready")
+        wait_for(lambda: self.pid or self.check_alive(), "%s is ready" % self, START_S)
         return self
 
     def check_alive(self):
@@ -136,7 +139,8 @@ class Peer:
     def kill(self):
         self.killed = True
         os.kill(int(self.pid), signal.SIGKILL)
-        self.process.wait(PATIENCE)
+        # Not until the engine has put a container away.
+        wait_for(lambda: not lives(self.pid), "%s is gone" % self)
 
     def close(self):
         """Whatever it does."""
@@ -145,9 +149,9 @@ class Peer:
             self.process.stdin.close()
             self.process.wait(10)
         except (OSError, subprocess.TimeoutExpired):
-            if self.pid:
-                os.kill(self.pid, signal.SIGKILL)
-            self.process.kill()
+            for end in (lambda: self.pid and os.kill(self.pid, signal.SIGKILL), self.process.kill):
+                with contextlib.suppress(ProcessLookupError):
+                    end()
             self.process.wait(PATIENCE)
         self.reader.join(PATIENCE)
         self.process.stdout.close()

@@ -23,14 +23,23 @@ class Detector(Contest):
             intruder.kill()
         self.assertEqual(self.grants(), [])
 
-    def test_finds_a_recipe_that_does_not_see_the_others_names(self):
-        if not self.other.startswith("kazoo"):
-            raise unittest.SkipTest("kazoo alone must be told of the names")
-        for kind, recipe in (("zklock", "lock"), (self.other, "blind")):
+    def assert_overlap(self, *contenders):
+        for kind, recipe in contenders:
             self.start(kind, recipe).tell("grants 3")
         found = wait_for(lambda: [peer for peer in self.peers if peer.process.poll() is not None], "an overlap")
         self.assertEqual({peer.end() for peer in found}, {3})
 
+    def test_finds_a_recipe_that_does_not_see_the_others_names(self):
+        if not self.other.startswith("kazoo"):
+            raise unittest.SkipTest("kazoo alone must be told of the names")
+        self.assert_overlap(("zklock", "lock"), (self.other, "blind"))
+
+    def test_finds_curator_beside_kazoo(self):
+        """As the manual says: never both on one path."""
+        if not self.other.startswith("kazoo"):
+            raise unittest.SkipTest("as a test of kazoo")
+        self.assert_overlap((self.other, "lock"), (self.other.replace("kazoo", "curator"), "lock"))
+
 
 if __name__ == "__main__":
-    main("lock")
+    main()

@@ -9,15 +9,17 @@ import sys
 sys.dont_write_bytecode = True
 
 # pylint: disable=wrong-import-position
-from contest import SESSION_S, Contest, main
+from contest import Contest, main
 from support import PATIENCE, SERVERS, wait_for
 
-LONG_TERM = 30  # heartbeats: five session timeouts
+LONG_TERM = 18  # heartbeats: three session timeouts
 
 
 class Latch(Contest):
+    recipe = "latch"
+
     def candidate(self, kind):
-        return self.start(kind, "latch").wait_ready()
+        return self.start(kind).wait_ready()
 
     def lead(self, peer):
         peer.ask("start", "started")
@@ -51,7 +53,7 @@ class Latch(Contest):
         self.assertEqual(epochs, [0, 1, 2])
 
     def test_theirs_sees_the_id_that_zklock_gives_by_itself(self):
-        with subprocess.Popen([os.environ["ZKLOCK_CANDIDATE"], "-s", SERVERS, "-T", str(SESSION_S), self.path],
+        with subprocess.Popen([os.environ["ZKLOCK_CANDIDATE"], "-s", SERVERS, "-T", str(self.session_s), self.path],
                               stdout=subprocess.PIPE, text=True) as ours:
             self.addCleanup(ours.kill)
             self.assertEqual(ours.stdout.readline(), "elected 0\n")
@@ -86,4 +88,4 @@ class Latch(Contest):
 
 
 if __name__ == "__main__":
-    main("latch")
+    main()

@@ -83,4 +83,4 @@ class Container(Contest):
 
 
 if __name__ == "__main__":
-    main("lock")
+    main()

@@ -13,16 +13,23 @@ sys.dont_write_bytecode = True
 
 # pylint: disable=wrong-import-position
 from contest import Contest, main
-from support import state_of, wait_for
+from support import TICK_S, state_of, wait_for
 
 GRANTS = 1000
-KILLS = 8
+KILLS = 6
 MOST_MS = 3
 
 
 class Turns(Contest):
+    session_s = 6 * TICK_S  # a kill costs that much
+
     def join(self, kind):
-        self.start(kind, self.recipe).tell("grants %d" % MOST_MS)
+        self.start(kind).tell("grants %d" % MOST_MS)
+
+    def wait_for_all(self):
+        for peer in self.peers:
+            peer.wait_ready()
+            self.wait_for_progress(peer.name)
 
     def holding(self):
         """The process that uses what the grants are for, 0: none."""
@@ -62,16 +69,14 @@ class Turns(Contest):
         began = time.monotonic()
         for kind in ("zklock", self.other) * 2:
             self.join(kind)
-        for peer in self.peers:
-            self.wait_for_progress(peer.name)
+        self.wait_for_all()
         for kill in range(KILLS):
             while self.count() < kill * GRANTS // KILLS:
                 self.wait_for_progress()
             self.replace(self.victim(kill))
         while min(self.count("zklock"), self.count(self.other)) < GRANTS // 2:
             self.wait_for_progress()
-        for peer in self.peers:
-            self.wait_for_progress(peer.name)
+        self.wait_for_all()
         for peer in self.peers:
             peer.ask("stop", "stopped")
         tokens = [token for _, _, token in self.grants()]

@@ -79,7 +79,7 @@ void use(const zkl_grant *grant)
 		_exit(3);
 	}
 	dprintf(grants_file, "%s %" PRIu64 " %" PRIu64 "\n", id, grant->epoch, grant->token);
-	pause_us(1000 * (rand() % (most_ms + 1)));
+	pause_us((int)(now_ns() % (1000 * most_ms + 1)));
 	record(F_UNLCK);
 }
 
@@ -168,7 +168,6 @@ int main(int argc, char **argv)
 	path = argv[4];
 	held_file = open_in(argv[6], "held", O_RDWR);
 	grants_file = open_in(argv[6], "grants", O_WRONLY | O_APPEND);
-	srand((unsigned)getpid());
 	if (zkl_session_open(&options, &session, &error) != ZKL_OK || the->open(&error) != ZKL_OK)
 		fail("open", &error);
 	say("ready %d", (int)getpid());

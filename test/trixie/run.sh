@@ -40,7 +40,8 @@ own) tests -R "^integration\.$2\$" ;;
 		-DZKLOCK_TEST_OWN_ENSEMBLE=OFF "${warnings[@]}"
 	"$here/run.sh" inside cmake --build "$build"
 	# Those that take servers away have an ensemble each, two at a time.
-	printf '%s\n' servers election_servers cutoff | xargs -n 1 -P 2 "$here/run.sh" own
+	printf '%s\n' servers election_servers progress cutoff | xargs -n 1 -P 2 "$here/run.sh" own
+	ZKLOCK_JVMFLAGS=-Dreadonlymode.enabled=true "$here/run.sh" own readonly
 	tests -L '^(unit|integration)$' -LE '^own$'
 	;;
 *)

@@ -1160,6 +1160,15 @@ static void waiter_keeps_its_place_and_what_it_knows(void)
 	T("watch ok", "");
 	T("watch-mark ok", "");
 	T("gone pred #4", "list -> RELIST");
+	/* The watch with which the mark was read is armed again by the client: one of the other kind would be one more. */
+	to_wait();
+	T("changed pred #4", "watch-mark #4");
+	T("watch-mark ok marked", "");
+	T("down", "");
+	T("up", "watch #5, watch-mark #4");
+	T("watch ok", "");
+	T("watch-mark ok marked", "");
+	T("gone pred #4", "GRANTED, SETTLE -> HELD");
 }
 
 static void predecessor_that_went_meanwhile_is_our_turn_if_it_was_the_lowest(void)

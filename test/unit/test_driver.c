@@ -322,7 +322,8 @@ static void watch_event(bool gone, const char *word, int whose_event)
 	char name[WORDS_NAME];
 
 	words_name(&w.words, name, word, (struct zkl__uuid){0, 0});
-	zkl__hub_watch(&w.hub, w.handle[whose_event].attempt->party.id, gone, name);
+	zkl__hub_watch(&w.hub, zkl__watcher(w.handle[whose_event].attempt->party.id), gone, w.handle[whose_event].path,
+	               name);
 }
 
 static void gone(const char *word)
@@ -449,6 +450,7 @@ static void finish(void)
 		CHECK(!w.handle[i].attempts && !w.handle[i].attempt);
 		end_handle(i);
 	}
+	CHECK_INT(w.hub.watched.bytes, 0);
 	zkl__hub_clear(&w.hub);
 }
 
@@ -1730,18 +1732,70 @@ static void reply_to_a_party_that_has_left_finds_nobody(void)
 	CHECK_INT(heard, 1);
 	zkl__hub_part(&w.hub, &first);
 	zkl__hub_reply(&w.hub, old, &reply);
-	zkl__hub_watch(&w.hub, old, true, "x");
+	zkl__hub_watch(&w.hub, zkl__watcher(old), true, "/x", "x");
 	CHECK_INT(heard, 1);
 	CHECK_INT(zkl__hub_join(&w.hub, &second), 0); /* in the same place, with another number */
 	zkl__hub_reply(&w.hub, old, &reply);
 	CHECK_INT(heard, 1);
-	zkl__hub_watch(&w.hub, second.id, true, "x");
+	zkl__hub_watch(&w.hub, zkl__watcher(second.id), true, "/x", "x");
 	zkl__hub_reply(&w.hub, second.id, &reply);
 	CHECK_INT(heard, 2);
 	zkl__hub_reply(&w.hub, 0, &reply);
 	zkl__hub_reply(&w.hub, UINT64_MAX, &reply);
 	CHECK_INT(heard, 2);
 	zkl__hub_part(&w.hub, &second);
+	finish();
+}
+
+/* The next attempt has the watcher of the one that gave up, so that the client keeps one watch of theirs and not two. What
+ * the old one was for is told to the new one, too. */
+static void watch_of_who_gave_up_comes_back_to_the_next_attempt(void)
+{
+	uint32_t watcher;
+
+	begin_next();
+	watcher = zkl__watcher(w.handle[a].attempt->party.id);
+	release(a);
+	answer("delete ok");
+	told("ENDED ECANCELED");
+	CHECK_INT(w.hub.watched.bytes, strlen("/locks/job/") + 55 + 4);
+	CHECK_INT(start(a, ZKL_FOREVER), 0);
+	CHECK_INT(zkl__watcher(w.handle[a].attempt->party.id), watcher);
+	answer("create ok ours#6");
+	answer("list #3 #6");
+	answer("watch ok");
+	answer("watch ok");
+	told("WAITING 1");
+	zkl__hub_watch(&w.hub, watcher, true, "/locks/other", w.handle[a].attempt->contender.predecessor);
+	told("");
+	zkl__hub_watch(&w.hub, watcher, true, "/locks/job", w.handle[a].attempt->contender.predecessor);
+	told("GRANTED 9000");
+	CHECK_INT(w.hub.watched.bytes, strlen("/locks/job/") + 56 + 4);
+	finish();
+}
+
+static void session_that_has_no_room_for_a_watch_refuses_to_start(void)
+{
+	size_t    own = strlen("/locks/job/") + 56 + 4, before = strlen("/locks/job/") + 127 + 4;
+	zkl_error error = {0};
+
+	begin();
+	w.hub.watched.bytes = ZKL__WATCHED_MAX - own - before + 1;
+	CHECK_INT(zkl__handle_start(&w.handle[a], ZKL_FOREVER, &error), ZKL_ENOMEM);
+	CHECK_STR(error.message, "use another session for /locks/job: this one would have too many nodes to watch");
+	CHECK(!w.handle[a].attempt && !w.hub.first);
+	/* A try waits for nobody. */
+	CHECK_INT(start(a, 0), 0);
+	release(a);
+	forget_requests();
+	w.hub.watched.bytes = ZKL__WATCHED_MAX - own - before;
+	CHECK_INT(start(a, ZKL_FOREVER), 0);
+	CHECK_INT(w.hub.watched.bytes, ZKL__WATCHED_MAX);
+	w.hub.watched.bytes = own + before;
+	answer("create ok ours#5");
+	answer("list #5");
+	/* Who holds watches its own node alone. */
+	CHECK_INT(w.hub.watched.bytes, own);
 	finish();
 }
 
@@ -1794,9 +1848,10 @@ static void random_event(uint64_t *seed, int i)
 	if (!x)
 		return;
 	if (check_below(seed, 4) == 0)
-		zkl__hub_watch(&w.hub, x->party.id, true, x->contender.name);
+		zkl__hub_watch(&w.hub, zkl__watcher(x->party.id), true, x->path, x->contender.name);
 	else
-		zkl__hub_watch(&w.hub, x->party.id, check_below(seed, 2), x->contender.predecessor);
+		zkl__hub_watch(&w.hub, zkl__watcher(x->party.id), check_below(seed, 2), x->path,
+		               x->contender.predecessor);
 }
 
 static void random_step(uint64_t *seed)
@@ -1971,6 +2026,8 @@ int main(int argc, char **argv)
 		TEST(handle_can_be_cleared_at_every_step_of_an_attempt),
 		TEST(several_attempts_of_one_handle_end_in_order),
 		TEST(reply_to_a_party_that_has_left_finds_nobody),
+		TEST(watch_of_who_gave_up_comes_back_to_the_next_attempt),
+		TEST(session_that_has_no_room_for_a_watch_refuses_to_start),
 		TEST(hub_has_room_for_many_parties),
 		TEST(random_lives_keep_the_grammar_and_leave_nothing),
 		{0}};

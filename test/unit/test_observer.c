@@ -125,7 +125,7 @@ static void watch(bool gone, const char *word)
 	char name[WORDS_NAME];
 
 	words_name(&w.words, name, word, (struct zkl__uuid){0, 0});
-	zkl__hub_watch(&w.hub, w.party, gone, name);
+	zkl__hub_watch(&w.hub, zkl__watcher(w.party), gone, "/elections/job", name);
 }
 
 static void happen(const char *text)

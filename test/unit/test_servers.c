@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check.h"
 
+#include <netdb.h>
+#include <sys/socket.h>
+
 #include "servers.h"
 
 /* "host port, host port/chroot" as it was understood, or the error's message. */
@@ -172,7 +175,7 @@ static bool resolves(const char *text, const char *expected)
 	bool                good;
 
 	CHECK_INT(zkl__servers_parse(&servers, text, NULL), 0);
-	list = zkl__servers_resolve(&servers);
+	list = zkl__servers_resolve(&servers, true);
 	good = expected ? CHECK_STR(list, expected) : CHECK(!list);
 	free(list);
 	zkl__servers_clear(&servers);
@@ -199,13 +202,150 @@ static void client_gets_ipv6_without_brackets(void)
 	resolves("[2001:DB8:0:0::1]:1", "2001:db8::1:1");
 }
 
+/* ---- names: this program's own resolver -------------------------------------------------------------------------------- */
+
+static const char *dns; /* "name=address,address;..." */
+static bool        asked;
+
+int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret);
+
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret)
+{
+	struct addrinfo **last = ret;
+	char              key[80], address[80];
+	const char       *found;
+
+	if (__real_getaddrinfo(
+		    host, port,
+		    &(struct addrinfo){.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV},
+		    ret) == 0)
+		return 0;
+	if (hints->ai_flags & AI_NUMERICHOST)
+		return EAI_NONAME;
+	asked = true;
+	snprintf(key, sizeof key, "%s=", host);
+	found = dns ? strstr(dns, key) : NULL;
+	if (!found)
+		return EAI_AGAIN;
+	for (found += strlen(key); *found && *found != ';'; found += *found == ',') {
+		snprintf(address, sizeof address, "%.*s", (int)strcspn(found, ",;"), found);
+		CHECK_INT(__real_getaddrinfo(address, port, hints, last), 0);
+		last = &(*last)->ai_next;
+		found += strlen(address);
+	}
+	return 0;
+}
+
+static void found_are(struct zkl__servers *servers, bool numeric_only, const char *expected)
+{
+	char *list = zkl__servers_resolve(servers, numeric_only);
+
+	if (expected)
+		CHECK_STR(list, expected);
+	else
+		CHECK(!list);
+	free(list);
+}
+
+static void name_gives_all_its_addresses(void)
+{
+	struct zkl__servers servers;
+
+	dns = "zk=127.0.0.3,::1,127.0.0.1";
+	CHECK_INT(zkl__servers_parse(&servers, "zk:7", NULL), 0);
+	found_are(&servers, false, "127.0.0.3:7,::1:7,127.0.0.1:7");
+	zkl__servers_clear(&servers);
+}
+
+static void name_that_cannot_be_resolved_keeps_its_addresses(void)
+{
+	struct zkl__servers servers;
+
+	CHECK_INT(zkl__servers_parse(&servers, "zk1:1,zk2:2,127.0.0.9:9", NULL), 0);
+	dns = NULL;
+	found_are(&servers, false, "127.0.0.9:9");
+	dns = "zk1=127.0.0.1";
+	found_are(&servers, false, "127.0.0.1:1,127.0.0.9:9,127.0.0.1:1");
+	dns = "zk2=127.0.0.2";
+	found_are(&servers, false, "127.0.0.1:1,127.0.0.2:2,127.0.0.9:9");
+	dns = NULL;
+	found_are(&servers, false, "127.0.0.1:1,127.0.0.2:2,127.0.0.9:9");
+	dns = "zk1=127.0.0.5";
+	found_are(&servers, false, "127.0.0.5:1,127.0.0.2:2,127.0.0.9:9");
+	zkl__servers_clear(&servers);
+}
+
+static void literal_addresses_can_be_had_without_asking(void)
+{
+	struct zkl__servers servers;
+
+	CHECK_INT(zkl__servers_parse(&servers, "zk1:1,127.0.0.9:9,[::1]:2", NULL), 0);
+	dns = "zk1=127.0.0.1";
+	asked = false;
+	found_are(&servers, true, "127.0.0.9:9,::1:2,127.0.0.9:9");
+	CHECK(!asked);
+	zkl__servers_clear(&servers);
+	CHECK_INT(zkl__servers_parse(&servers, "zk1", NULL), 0);
+	found_are(&servers, true, NULL);
+	CHECK(!asked);
+	zkl__servers_clear(&servers);
+}
+
+static void other_order_is_nothing_new(void)
+{
+	CHECK(!zkl__servers_have_new("1.1.1.1:1", "1.1.1.1:1"));
+	CHECK(!zkl__servers_have_new("2.2.2.2:1,1.1.1.1:1,2.2.2.2:1", "1.1.1.1:1,2.2.2.2:1,1.1.1.1:1"));
+	CHECK(!zkl__servers_have_new("2.2.2.2:1", "1.1.1.1:1,2.2.2.2:1,1.1.1.1:1"));
+	CHECK(zkl__servers_have_new("1.1.1.1:1,2.2.2.2:1,1.1.1.1:1", "2.2.2.2:1"));
+	CHECK(zkl__servers_have_new("1.1.1.1:2", "1.1.1.1:1"));
+	CHECK(zkl__servers_have_new("1.1.1.1:1", "1.1.1.1:11"));
+	CHECK(zkl__servers_have_new("1.1.1.1:11", "1.1.1.1:1"));
+	CHECK(zkl__servers_have_new("::1:1", "::11:1,1::1:1"));
+}
+
+/* Of thousands of addresses a handle of the client would take seconds to be made. */
+static void more_servers_than_have_numbers_are_refused(void)
+{
+	static char         text[256 * 5], many[256 * 12];
+	struct zkl__servers servers;
+	char               *list;
+
+	for (size_t i = 0; i < 255; i++)
+		memcpy(text + 4 * i, "zk1,", 4);
+	text[4 * 255 - 1] = 0;
+	CHECK_INT(zkl__servers_parse(&servers, text, NULL), 0);
+	CHECK_INT(servers.count, 255);
+	zkl__servers_clear(&servers);
+	text[4 * 255 - 1] = ',';
+	memcpy(text + 4 * 255, "zk1", 4);
+	CHECK(strstr(parse(text), "more than 255 hosts"));
+	snprintf(many, sizeof many, "zk=");
+	for (int i = 0; i < 255; i++)
+		snprintf(many + strlen(many), sizeof many - strlen(many), "%s127.0.1.%d", i ? "," : "", i);
+	dns = many;
+	CHECK_INT(zkl__servers_parse(&servers, "127.0.0.9:9,zk:1", NULL), 0);
+	list = zkl__servers_resolve(&servers, false);
+	CHECK(strstr(list, ",127.0.1.253:1") && !strstr(list, ",127.0.1.254:1"));
+	free(list);
+	zkl__servers_clear(&servers);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct check_test tests[] = {
-		TEST(hosts_ports_and_chroot_are_taken_apart), TEST(bad_list_is_refused_with_the_rule_that_it_breaks),
-		TEST(chroot_obeys_the_rules_of_paths),        TEST(chroot_leaves_room_for_a_lock_path),
-		TEST(list_is_numeric_if_every_host_is),       TEST(client_gets_an_odd_number_of_addresses),
-		TEST(client_gets_ipv6_without_brackets),      {0}};
+	static const struct check_test tests[] = {TEST(hosts_ports_and_chroot_are_taken_apart),
+	                                          TEST(bad_list_is_refused_with_the_rule_that_it_breaks),
+	                                          TEST(chroot_obeys_the_rules_of_paths),
+	                                          TEST(chroot_leaves_room_for_a_lock_path),
+	                                          TEST(list_is_numeric_if_every_host_is),
+	                                          TEST(client_gets_an_odd_number_of_addresses),
+	                                          TEST(client_gets_ipv6_without_brackets),
+	                                          TEST(name_gives_all_its_addresses),
+	                                          TEST(name_that_cannot_be_resolved_keeps_its_addresses),
+	                                          TEST(literal_addresses_can_be_had_without_asking),
+	                                          TEST(other_order_is_nothing_new),
+	                                          TEST(more_servers_than_have_numbers_are_refused),
+	                                          {0}};
 
 	return check_main("servers", tests, argc, argv);
 }
