@@ -18,7 +18,7 @@ import tempfile
 import time
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = ["zklock/queue.c", "zklock/node_data.c", "zklock/lease.c", "zklock/contender.c", "zklock/hub.c", "zklock/driver.c",
+SOURCES = ["zklock/queue.c", "zklock/node_data.c", "zklock/lease.c", "zklock/contender.c", "zklock/watched.c", "zklock/hub.c", "zklock/driver.c",
            "zklock/error.c", "zklock/supervisor.c", "zklock/peer.c", "election/observer.c"]
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-w"]
 
@@ -47,9 +47,8 @@ MUTANTS = [
      (C, "static void on_link_down(struct zkl__contender *c)\n{\n	c->watched = false;", "static void on_link_down(struct zkl__contender *c)\n{")),
     ("own watch believed in force over a reconnect", C, "static void on_link_down(struct zkl__contender *c)\n{\n	c->watched = false;",
      "static void on_link_down(struct zkl__contender *c)\n{"),
-    ("any data change taken for a mark", C, "	else if (reply->marked)\n		c->next = true;", "	else if (reply->marked)\n		c->next = true;",
-     (C, "!c->gone && strcmp(name, c->predecessor) == 0)\n		watch_predecessor(c, out);",
-      "!c->gone && strcmp(name, c->predecessor) == 0) {\n		c->next = true;\n		watch_predecessor(c, out);\n	}")),
+    ("any data change taken for a mark", C, "	c->mark_watched = false;\n	watch_predecessor(c, out);",
+     "	c->mark_watched = false;\n	c->next = true;\n	watch_predecessor(c, out);"),
     ("any data taken for a mark", C, "	else if (reply->marked)", "	else"),
     ("an older list counts", C, "	if (reply->id != c->list)\n		return;", "	if (!c->list)\n		return;"),
     ("one proof in place of two", L, "	return min(deadline, lease->newest_ns + t - margin(&lease->options, t));",

@@ -404,6 +404,13 @@ static const char *watched_name(const struct mail *mail)
 	return mail->directory ? strrchr(process_paths[mail->node], '/') + 1 : tree_node(mail->node)->name;
 }
 
+static const char *watched_directory(const struct mail *mail)
+{
+	static const char *const parents[TREE_DIRECTORIES] = {"/locks", "/elections"};
+
+	return mail->directory ? parents[mail->node] : process_paths[tree_node(mail->node)->directory];
+}
+
 static void hand_out(struct process *p, const struct mail *mail)
 {
 	p->view = tree_end();
@@ -423,7 +430,7 @@ static void hand_out(struct process *p, const struct mail *mail)
 		TRACE("process %d: %s %s, view %d", (int)(p - processes), mail->gone ? "gone" : "changed",
 		      watched_name(mail), mail->view);
 		p->view = mail->view;
-		zkl__hub_watch(&p->hub, mail->party, mail->gone, watched_name(mail));
+		zkl__hub_watch(&p->hub, (uint32_t)mail->party, mail->gone, watched_directory(mail), watched_name(mail));
 		break;
 	case MAIL_EXPIRED:
 		break;

@@ -700,7 +700,7 @@ static void add_watch(struct conn *c, const struct watch *watch)
 
 bool zk_watch_of(const struct request *r, enum zkl__result result, struct watch *ret)
 {
-	ret->party = r->party;
+	ret->party = zkl__watcher(r->party);
 	ret->node = (int16_t)(r->node == NOBODY ? r->directory : r->node);
 	switch (r->op) {
 	case ZKL__WATCH:
