@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coverage.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Inputs, with replies told apart by what they answer. */
+enum { INPUTS = ZKL__IN_SETTLED + 1, OPS = ZKL__FIND_WATCH + 1 };
+
+#define X(name) COUNTED_##name,
+enum counted_state { ZKL__SUPERVISOR_STATES(X) SUPERVISOR_STATES };
+enum counted_event { ZKL__SUPERVISOR_EVENTS(X) SUPERVISOR_EVENTS };
+#undef X
+
+static struct {
+	uint64_t input[ZKL__STATES][INPUTS], reply[ZKL__STATES][OPS];
+	uint64_t supervisor[SUPERVISOR_STATES][SUPERVISOR_EVENTS];
+} counts;
+
+void coverage_contender(enum zkl__state state, const struct zkl__input *in)
+{
+	if (in->type == ZKL__IN_REPLY)
+		counts.reply[state][in->reply->op]++;
+	else
+		counts.input[state][in->type]++;
+}
+
+void coverage_supervisor(enum zkl__supervisor_state state, enum zkl__supervisor_event_type event)
+{
+	counts.supervisor[state][event]++;
+}
+
+void *coverage_counts(size_t *ret_size)
+{
+	*ret_size = sizeof counts;
+	return &counts;
+}
+
+void coverage_add(const void *more)
+{
+	uint64_t       *to = (uint64_t *)(void *)&counts;
+	const uint64_t *from = more;
+
+	for (size_t i = 0; i < sizeof counts / sizeof *to; i++)
+		to[i] += from[i];
+}
+
+/* ---- what is possible ---------------------------------------------------------------------------------------------- */
+
+/* x: it comes; r: so seldom, if ever, that it is not demanded, but nothing forbids it; .: it cannot come.
+ *                                                             IDLE TRY MAKE JOIN ADOPT WAIT RELIST ENTITLED HELD LOST LEAVE */
+static const char *const input_table[INPUTS] = {
+	[ZKL__IN_START] = "x..........",     [ZKL__IN_LEAVE] = ".xxxxxxxxx.",      [ZKL__IN_LINK_UP] = "xxxxxxxxxxx",
+	[ZKL__IN_LINK_DOWN] = "xxxxxxxxxxx", [ZKL__IN_EXPIRED] = "rxrxxxrxxxx",    [ZKL__IN_GONE] = "...xrxxxxxx",
+	[ZKL__IN_CHANGED] = "...r.xrrrrx",   [ZKL__IN_LEASE_LIVE] = ".......x...", [ZKL__IN_LEASE_OVER] = "........x..",
+	[ZKL__IN_SETTLED] = "........xxx"};
+static const char *const reply_table[OPS] = {
+	[ZKL__CREATE] = "...xx.r...x", [ZKL__LIST] = ".xxxxrxrrrx",       [ZKL__MAKE_PATH] = "..xr.......",
+	[ZKL__SYNC] = ".x.........",   [ZKL__BARRIER] = "..rrx.rrrrx",    [ZKL__FIND] = "...rxrrrrrx",
+	[ZKL__WATCH] = "...rrxxxxxx",  [ZKL__WATCH_MARK] = "...rrxxrrrx", [ZKL__MARK] = "...rrrrrxxx",
+	[ZKL__DELETE] = "...rrrrrrrx"};
+/*                                                                            WAITING LAPSED RUNNING ENDING KILLING HOLDING */
+static const char *const supervisor_table[SUPERVISOR_EVENTS] = {
+	[ZKL__ON_GRANTED] = "x.....",     [ZKL__ON_GRANTED_LATE] = "x.....", [ZKL__ON_LOST] = "..xxrx",
+	[ZKL__ON_ENDED] = "xx....",       [ZKL__ON_EXEC_FAILED] = "..xrr.",  [ZKL__ON_STOPPED] = "..xrr.",
+	[ZKL__ON_EXITED] = "..xxr.",      [ZKL__ON_EXITED_ALONE] = "..xxx.", [ZKL__ON_GONE] = "..rxxr",
+	[ZKL__ON_WARDEN_DIED] = "xrxxrx", [ZKL__ON_SIGNALLED] = "xrxxrx",    [ZKL__ON_CONNECT_TIMEOUT] = "xr....",
+	[ZKL__ON_GRACE_OVER] = "..rxrx",  [ZKL__ON_MIN_HOLD_OVER] = "rrrrrx"};
+
+#define X(name) #name,
+static const char *const supervisor_states[] = {ZKL__SUPERVISOR_STATES(X)};
+static const char *const supervisor_events[] = {ZKL__SUPERVISOR_EVENTS(X)};
+#undef X
+static const char *const input_names[INPUTS] = {"", "start", "leave",   "link up",    "link down",  "expired",
+                                                "", "gone",  "changed", "lease live", "lease over", "settled"};
+
+/* From so many steps on nothing may be missing that is not rare. */
+enum { ENOUGH = 1000000 };
+
+static bool print_row(const char *name, const uint64_t *row, size_t stride, int columns, const char *possible,
+                      bool enough)
+{
+	bool good = true;
+
+	printf("%-16s", name);
+	for (int i = 0; i < columns; i++) {
+		uint64_t count = row[(size_t)i * stride];
+		char     may = '.';
+
+		if (possible && possible[i])
+			may = possible[i];
+		if (may == '.' && !count)
+			printf(" %9s", ".");
+		else
+			printf(" %8" PRIu64 "%c", count, may == 'x' && enough && !count ? '!' : may == '.' ? '?' : ' ');
+		good = good && (may == '.' ? !count : may != 'x' || !enough || count);
+	}
+	printf("\n");
+	return good;
+}
+
+static bool print_contender(void)
+{
+	uint64_t steps = 0;
+	bool     good = true;
+
+	for (int s = 0; s < ZKL__STATES; s++)
+		for (int i = 1; i < OPS; i++)
+			steps += counts.reply[s][i];
+	printf("%-16s", "contender");
+	for (int s = 0; s < ZKL__STATES; s++)
+		printf(" %9s", zkl__state_name((enum zkl__state)s));
+	printf("\n");
+	for (int i = 1; i < INPUTS; i++)
+		if (i != ZKL__IN_REPLY)
+			good = print_row(input_names[i], &counts.input[0][i], INPUTS, ZKL__STATES, input_table[i],
+			                 steps > ENOUGH) &&
+			       good;
+	for (int i = 1; i < OPS; i++)
+		if (reply_table[i])
+			good = print_row(zkl__op_name((enum zkl__op)i), &counts.reply[0][i], OPS, ZKL__STATES,
+			                 reply_table[i], steps > ENOUGH) &&
+			       good;
+	return good;
+}
+
+static bool print_supervisor(void)
+{
+	uint64_t steps = 0;
+	bool     good = true;
+
+	for (int i = 0; i < SUPERVISOR_EVENTS; i++)
+		steps += counts.supervisor[0][i];
+	printf("\n%-16s", "supervisor");
+	for (int s = 0; s < SUPERVISOR_STATES - 1; s++)
+		printf(" %9s", supervisor_states[s]);
+	printf("\n");
+	for (int i = 0; i < SUPERVISOR_EVENTS; i++)
+		good = print_row(supervisor_events[i], &counts.supervisor[0][i], SUPERVISOR_EVENTS,
+		                 SUPERVISOR_STATES - 1, supervisor_table[i], steps > ENOUGH / 10) &&
+		       good;
+	return good;
+}
+
+/* Steps by state and by what came; `?`: it came, though the table says that it cannot; `!`: it never came, though it can. */
+bool coverage_print(void)
+{
+	bool contender = print_contender(), supervisor = print_supervisor();
+
+	return contender && supervisor;
+}

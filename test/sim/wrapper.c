@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* As front.c does it: before any event the lock is asked, and where it says no the policy hears of that first; the timers
+ * that actions start are kept here. The command is a number of processes that end by themselves, or not, at TERM, or not,
+ * and at KILL. */
+#include "wrapper.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "agenda.h"
+#include "coverage.h"
+#include "owner.h"
+#include "process.h"
+#include "report.h"
+#include "rng.h"
+#include "supervisor.h"
+
+#define MS INT64_C(1000000)
+
+struct wrapper {
+	struct zkl__supervisor supervisor;
+	struct rng             rng;
+	bool                   running; /* zklock-run */
+	uint32_t               life;
+	unsigned               process;
+	bool                   granted, told_lost, lost_before_end;
+	bool                   command, stopped; /* of the tree */
+	unsigned               descendants;
+	bool                   warden, stubborn, killing; /* stubborn: TERM does nothing */
+};
+
+static struct wrapper wrappers[OWNERS];
+
+static void step(struct wrapper *w, enum zkl__supervisor_event_type type, int value);
+
+static unsigned index_of(const struct wrapper *w)
+{
+	return (unsigned)(w - wrappers);
+}
+
+static int64_t some_time(struct wrapper *w)
+{
+	int64_t pace = owner_options_of(index_of(w))->pace;
+
+	return owner_draining()         ? 1 + rng_below(&w->rng, 2 * MS)
+	       : rng_chance(&w->rng, 4) ? 1
+	                                : 1 + rng_below(&w->rng, pace);
+}
+
+/* Appointments carry the life of the wrapper, so that those of an earlier one find nobody. */
+static void later(struct wrapper *w, int64_t after, agenda_fn *fn)
+{
+	agenda_put(agenda_now() + after, fn, index_of(w), w->life);
+}
+
+static bool is_over(uint32_t owner, uint32_t life, agenda_fn *fn)
+{
+	struct wrapper *w = &wrappers[owner];
+	int64_t         at;
+
+	if (!w->running || w->life != life)
+		return true;
+	at = process_thread_at(w->process, THREAD_OWNER);
+	if (at > agenda_now()) {
+		agenda_put(at, fn, owner, life);
+		return true;
+	}
+	return false;
+}
+
+/* ---- the lease --------------------------------------------------------------------------------------------------- */
+
+static bool tree_is_gone(const struct wrapper *w)
+{
+	return !w->command && !w->descendants;
+}
+
+static void lose(struct wrapper *w)
+{
+	if (w->told_lost)
+		return;
+	w->told_lost = true;
+	w->lost_before_end = !tree_is_gone(w);
+	step(w, ZKL__ON_LOST, 0);
+}
+
+static void look_at_lease(struct wrapper *w)
+{
+	if (w->granted && !w->told_lost && owner_ask(index_of(w)) <= 0)
+		lose(w);
+}
+
+static void feed(struct wrapper *w, enum zkl__supervisor_event_type type, int value)
+{
+	uint32_t life = w->life;
+
+	look_at_lease(w);
+	if (w->running && w->life == life)
+		step(w, type, value);
+}
+
+static void look(uint32_t owner, uint32_t life)
+{
+	struct wrapper *w = &wrappers[owner];
+	int64_t         left;
+
+	if (is_over(owner, life, look))
+		return;
+	left = w->granted && !w->told_lost ? owner_ask(owner) : 0;
+	if (left <= 0)
+		look_at_lease(w);
+	else
+		later(w, (left / 12 > 10 ? left / 12 : 10) * MS, look);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static void tell_end(struct wrapper *w, int wait_status)
+{
+	w->command = false;
+	feed(w, w->descendants ? ZKL__ON_EXITED : ZKL__ON_EXITED_ALONE, wait_status);
+}
+
+static void command_ends(uint32_t owner, uint32_t life)
+{
+	struct wrapper *w = &wrappers[owner];
+
+	if (!is_over(owner, life, command_ends) && w->command)
+		tell_end(w, (int)rng_below(&w->rng, 3) << 8);
+}
+
+static void tree_ends(uint32_t owner, uint32_t life)
+{
+	struct wrapper *w = &wrappers[owner];
+
+	if (is_over(owner, life, tree_ends) || (tree_is_gone(w) && !w->killing))
+		return;
+	w->killing = false;
+	w->descendants = 0;
+	if (w->command) {
+		tell_end(w, SIGTERM);
+	} else {
+		feed(w, ZKL__ON_GONE, 0);
+	}
+}
+
+static void exec_fails(uint32_t owner, uint32_t life)
+{
+	struct wrapper *w = &wrappers[owner];
+
+	if (is_over(owner, life, exec_fails) || !w->warden)
+		return;
+	w->command = false;
+	feed(w, ZKL__ON_EXEC_FAILED, rng_chance(&w->rng, 2) ? ENOENT : EACCES);
+}
+
+static void command_stops(uint32_t owner, uint32_t life)
+{
+	struct wrapper *w = &wrappers[owner];
+
+	if (!is_over(owner, life, command_stops) && w->command)
+		feed(w, ZKL__ON_STOPPED, SIGTSTP);
+}
+
+static void spawn(struct wrapper *w)
+{
+	if (!w->granted || w->told_lost)
+		report_failure(WRAPPER, "owner %u: a command is started without the lock", index_of(w));
+	w->command = true;
+	w->descendants = rng_chance(&w->rng, 3) ? 2 : 0;
+	w->stubborn = rng_chance(&w->rng, 3);
+	if (rng_chance(&w->rng, 8)) {
+		w->descendants = 0;
+		later(w, 1 + rng_below(&w->rng, 2 * MS), exec_fails);
+		return;
+	}
+	if (rng_chance(&w->rng, 4))
+		later(w, 1 + rng_below(&w->rng, 3 * MS), command_stops);
+	later(w, some_time(w), command_ends);
+}
+
+static void warden_dies(uint32_t owner, uint32_t life)
+{
+	struct wrapper *w = &wrappers[owner];
+
+	if (is_over(owner, life, warden_dies) || !w->warden)
+		return;
+	w->warden = false;
+	w->command = false; /* it dies with its parent; its descendants do not */
+	feed(w, ZKL__ON_WARDEN_DIED, 0);
+}
+
+/* ---- signals, timers --------------------------------------------------------------------------------------------- */
+
+static void signalled(uint32_t owner, uint32_t life)
+{
+	static const int signals[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGTSTP, SIGCONT};
+	struct wrapper  *w = &wrappers[owner];
+
+	if (!is_over(owner, life, signalled))
+		feed(w, ZKL__ON_SIGNALLED, signals[rng_below(&w->rng, 6)]);
+}
+
+static void continued(uint32_t owner, uint32_t life)
+{
+	if (!is_over(owner, life, continued))
+		feed(&wrappers[owner], ZKL__ON_SIGNALLED, SIGCONT);
+}
+
+static void grace_over(uint32_t owner, uint32_t life)
+{
+	if (!is_over(owner, life, grace_over))
+		feed(&wrappers[owner], ZKL__ON_GRACE_OVER, 0);
+}
+
+static void min_hold_over(uint32_t owner, uint32_t life)
+{
+	if (!is_over(owner, life, min_hold_over))
+		feed(&wrappers[owner], ZKL__ON_MIN_HOLD_OVER, 0);
+}
+
+static void connect_timeout(uint32_t owner, uint32_t life)
+{
+	if (!is_over(owner, life, connect_timeout) && process_hub(wrappers[owner].process)->session_id == 0)
+		step(&wrappers[owner], ZKL__ON_CONNECT_TIMEOUT, 0);
+}
+
+/* ---- what the policy wants --------------------------------------------------------------------------------------- */
+
+static void leave(struct wrapper *w)
+{
+	const struct zkl__supervisor_exit *exit = &w->supervisor.exit;
+	unsigned                           owner = index_of(w);
+
+	TRACE("owner %u: zklock-run ends with %d, signal %d", owner, exit->status, exit->signal);
+	if (!tree_is_gone(w))
+		report_failure(WRAPPER, "owner %u: released while something of the command runs", owner);
+	if (w->lost_before_end && exit->status != ZKL__STATUS_LOST && exit->status != ZKL__STATUS_NOT_FOUND &&
+	    exit->status != ZKL__STATUS_NOT_EXECUTED)
+		report_failure(WRAPPER, "owner %u: the lock was lost under the command, the status is %d", owner,
+		               exit->status);
+	w->running = false;
+	w->life++;
+	zkl__handle_release(owner_handle(owner));
+	owner_resting(owner);
+}
+
+static void act(struct wrapper *w, const struct zkl__supervisor_action *action)
+{
+	int64_t stop = owner_options_of(index_of(w))->stop_ms * MS;
+
+	switch (action->type) {
+	case ZKL__DO_ATTEMPT:
+		w->granted = false;
+		owner_attempt(index_of(w), rng_chance(&w->rng, 4) ? 1 + some_time(w) / MS : ZKL_FOREVER);
+		break;
+	case ZKL__DO_RELEASE:
+		if (!tree_is_gone(w))
+			report_failure(WRAPPER, "owner %u: put away while something runs", index_of(w));
+		zkl__handle_release(owner_handle(index_of(w)));
+		break;
+	case ZKL__DO_SPAWN:
+		spawn(w);
+		break;
+	case ZKL__DO_FORWARD:
+		if (action->value == SIGTERM || action->value == SIGINT || action->value == SIGHUP)
+			later(w, 1, command_ends);
+		break;
+	case ZKL__DO_CONTINUE:
+	case ZKL__DO_TAKE_TERMINAL:
+		break;
+	case ZKL__DO_STOP_SELF:
+		process_pause(w->process, some_time(w));
+		later(w, 1, continued);
+		break;
+	case ZKL__DO_TERM:
+		if (!w->stubborn)
+			later(w, 1 + rng_below(&w->rng, 2 * MS), tree_ends);
+		later(w, stop + 1, grace_over);
+		break;
+	case ZKL__DO_KILL:
+		w->killing = true;
+		later(w, 1 + rng_below(&w->rng, MS), tree_ends);
+		break;
+	case ZKL__DO_HOLD:
+		later(w, some_time(w), min_hold_over);
+		break;
+	case ZKL__DO_EXIT:
+		leave(w);
+		break;
+	}
+}
+
+static void step(struct wrapper *w, enum zkl__supervisor_event_type type, int value)
+{
+	struct zkl__supervisor_actions actions;
+	uint32_t                       life = w->life;
+
+	coverage_supervisor(w->supervisor.state, type);
+	zkl__supervisor_step(&w->supervisor, &(struct zkl__supervisor_event){type, value}, &actions);
+	for (unsigned i = 0; i < actions.count && w->life == life; i++)
+		act(w, &actions.list[i]);
+}
+
+/* ---- events of the lock ------------------------------------------------------------------------------------------ */
+
+void wrapper_event(unsigned owner, const zkl_event *event)
+{
+	struct wrapper *w = &wrappers[owner];
+
+	if (!w->running)
+		return;
+	switch (event->type) {
+	case ZKL_EV_GRANTED:
+		/* A pause between the two, at times. */
+		if (owner_ask(owner) <= 0 || rng_chance(&w->rng, 40)) {
+			step(w, ZKL__ON_GRANTED_LATE, 0);
+			break;
+		}
+		w->granted = true;
+		w->told_lost = false;
+		step(w, ZKL__ON_GRANTED, 0);
+		look(owner, w->life);
+		break;
+	case ZKL_EV_LOST:
+		if (w->granted)
+			lose(w);
+		break;
+	case ZKL_EV_ENDED:
+		if (w->granted)
+			lose(w);
+		else
+			step(w, ZKL__ON_ENDED, event->code);
+		break;
+	default:
+		break;
+	}
+}
+
+void wrapper_start(unsigned owner, unsigned process, uint64_t seed)
+{
+	struct wrapper *w = &wrappers[owner];
+	uint32_t        life = w->life + 1;
+
+	memset(w, 0, sizeof *w);
+	w->rng = rng_make(seed, 'c');
+	w->life = life;
+	w->process = process;
+	w->running = w->warden = true;
+	zkl__supervisor_init(&w->supervisor, ZKL__STATUS_BUSY, rng_chance(&w->rng, 3));
+	if (rng_chance(&w->rng, 6))
+		later(w, some_time(w), warden_dies);
+	for (int64_t i = rng_below(&w->rng, 3); i-- > 0;)
+		later(w, 1 + rng_below(&w->rng, 2 * owner_options_of(owner)->pace), signalled);
+	later(w, owner_options_of(owner)->pace, connect_timeout);
+	owner_attempt(owner, rng_chance(&w->rng, 4) ? rng_below(&w->rng, 2) * some_time(w) / MS : ZKL_FOREVER);
+}
+
+void wrapper_forget(unsigned owner)
+{
+	wrappers[owner].running = false;
+	wrappers[owner].life++;
+}
+
+void wrapper_drain(unsigned owner)
+{
+	struct wrapper *w = &wrappers[owner];
+
+	if (!w->running)
+		return;
+	later(w, 2 * MS, command_ends);
+	later(w, 3 * MS, min_hold_over);
+}
