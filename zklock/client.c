@@ -562,6 +562,13 @@ bool zkl__client_move(struct zkl__client *client, const char *servers, bool if_a
 	return true;
 }
 
+bool zkl__client_asked(const struct zkl__client *client)
+{
+	int state = client->handle ? zoo_state(client->handle) : ZOO_NOTCONNECTED_STATE;
+
+	return state == ZOO_ASSOCIATING_STATE || state == ZOO_CONNECTED_STATE;
+}
+
 struct zkl__mail *zkl__client_free(struct zkl__client *client)
 {
 	struct zkl__mail *left;

@@ -60,6 +60,8 @@ struct zkl__client *zkl__client_new(const struct zkl__client_options *options);
  * answer. if_asked: also then; should that very answer come during the call, the session is ended, so nothing may be
  * held. Blocks for some milliseconds. */
 bool zkl__client_move(struct zkl__client *client, const char *servers, bool if_asked);
+/* Has a server been asked for the session, or taken it? */
+bool zkl__client_asked(const struct zkl__client *client);
 /* Sends; the reply comes as mail, in any case and never within this call. */
 void zkl__client_send(struct zkl__client *client, uint64_t party, const struct zkl__request *request);
 /* All mail so far, oldest first, each to be given back with zkl__mail_free(). */

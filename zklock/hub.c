@@ -303,6 +303,8 @@ void zkl__hub_link_up(struct zkl__hub *hub, int64_t session_id, int64_t timeout_
 	hub->link = true;
 	hub->session_id = session_id;
 	zkl__lease_set_timeout(&hub->lease, timeout_ns);
+	if (hub->unasked_ns)
+		zkl__lease_note_wait(&hub->lease, hub->unasked_ns, zkl__hub_now(hub));
 	publish(hub);
 	/* A shorter timeout has moved the deadline: look at it in time. */
 	zkl__hub_alarm(hub, atomic_load(&hub->deadline_ns) - hub->stop_max_ns);
@@ -312,11 +314,20 @@ void zkl__hub_link_up(struct zkl__hub *hub, int64_t session_id, int64_t timeout_
 	tell_all(hub, ZKL__HEAR_LINK_UP);
 }
 
+void zkl__hub_connecting(struct zkl__hub *hub)
+{
+	if (!hub->port->asked)
+		return;
+	hub->unasked_ns = zkl__hub_now(hub);
+	zkl__hub_alarm(hub, hub->unasked_ns + zkl__hub_timeout_ns(hub) / 24);
+}
+
 void zkl__hub_link_down(struct zkl__hub *hub)
 {
 	if (!hub->link)
 		return;
 	hub->link = false;
+	zkl__hub_connecting(hub);
 	suspend(hub, true);
 	tell_all(hub, ZKL__HEAR_LINK_DOWN);
 }
@@ -382,6 +393,20 @@ void zkl__hub_watch(struct zkl__hub *hub, uint32_t watcher, bool gone, const cha
 		found->type->watch(found, gone, directory, name);
 }
 
+/* The servers count from when they were asked, and the answer can be long on its way: the session may be old when we hear
+ * of it. Nothing tells when it was asked for, so it is looked at. */
+static void look_at_handshake(struct zkl__hub *hub, int64_t now, int64_t *next)
+{
+	int64_t again = now + zkl__hub_timeout_ns(hub) / 24;
+
+	if (hub->link || !hub->port->asked)
+		return;
+	if (!hub->port->asked(hub->world))
+		hub->unasked_ns = now;
+	if (again < *next)
+		*next = again;
+}
+
 static void look_ahead(const struct zkl__hub *hub, int64_t now, int64_t *next)
 {
 	int64_t beat = next_beat(hub), suspect = zkl__lease_suspect(&hub->lease);
@@ -415,6 +440,7 @@ void zkl__hub_timer(struct zkl__hub *hub)
 			next = due;
 	}
 	look_ahead(hub, now, &next);
+	look_at_handshake(hub, now, &next);
 	hub->next_ns = next;
 }
 

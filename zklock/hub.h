@@ -31,6 +31,8 @@ struct zkl__port {
 	struct zkl__uuid (*uuid)(void *world); /* random */
 	/* Sends a request; its reply comes through zkl__hub_reply(), always later, and exactly once while the session lives. */
 	void (*send)(void *world, uint64_t party, const struct zkl__request *request);
+	/* Has a server been asked to begin or to go on with the session, since the link is down? NULL: not known. */
+	bool (*asked)(void *world);
 	void (*wake)(void *world);  /* zkl__hub_next_ns() may be earlier than it was; async-signal-safe */
 	void (*rearm)(void *world); /* the same, but only under the mutex */
 	/* The absolute name of a child of a directory, chroot included. */
@@ -101,6 +103,7 @@ struct zkl__hub {
 	int               refused; /* a ZKL_E* that ends every attempt: cancelled, credentials refused; 0: none */
 	bool              closed;
 	int64_t           session_id, beat_ns; /* beat_ns: when the newest heartbeat was sent */
+	int64_t           unasked_ns; /* until when, at least, no server had been asked for the session; 0: not known */
 
 	struct zkl__party   *first, *last; /* oldest first */
 	struct zkl__watched  watched;
@@ -114,7 +117,8 @@ struct zkl__hub {
 void zkl__hub_init(struct zkl__hub *hub, const struct zkl__port *port, void *world);
 void zkl__hub_clear(struct zkl__hub *hub);
 
-/* What happens in the world. */
+/* What happens in the world. connecting: it begins to look for a server; also after link_down, unless that is said. */
+void zkl__hub_connecting(struct zkl__hub *hub);
 void zkl__hub_link_up(struct zkl__hub *hub, int64_t session_id, int64_t timeout_ns);
 void zkl__hub_link_down(struct zkl__hub *hub);
 void zkl__hub_expired(struct zkl__hub *hub);

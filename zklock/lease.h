@@ -56,8 +56,8 @@ void zkl__lease_begin(struct zkl__lease *lease, const struct zkl__lease_options 
  * the T that it was made with. */
 void zkl__lease_set_timeout(struct zkl__lease *lease, int64_t timeout_ns);
 void zkl__lease_add_proof(struct zkl__lease *lease, int64_t sent_ns, int64_t replied_ns);
-/* Some request was answered, after the proof that it may be was added. While it waits for an answer the client does not
- * ping; after that it does within T/3. */
+/* Some request was answered, after the proof that it may be was added; or a server has taken the session, between these
+ * moments. While it waits for an answer the client does not ping; after that it does within T/3. */
 void zkl__lease_note_wait(struct zkl__lease *lease, int64_t sent_ns, int64_t replied_ns);
 /* Nobody wants heartbeats any more: only the client's pings bound the gap before the next proof. */
 void zkl__lease_rest(struct zkl__lease *lease, int64_t now_ns);

@@ -178,6 +178,13 @@ static void world_send(void *world, uint64_t party, const struct zkl__request *r
 		zkl__client_send(s->client, party, request);
 }
 
+static bool world_asked(void *world)
+{
+	const zkl_session *s = world;
+
+	return s->client && zkl__client_asked(s->client);
+}
+
 static void world_wake(void *world)
 {
 	uint64_t one = 1;
@@ -221,6 +228,7 @@ static const struct zkl__port port = {.now_ns = world_now,
                                       .wall_ms = world_wall,
                                       .uuid = world_uuid,
                                       .send = world_send,
+                                      .asked = world_asked,
                                       .wake = world_wake,
                                       .rearm = world_rearm,
                                       .absolute = world_absolute,
@@ -254,6 +262,7 @@ static void make_client(zkl_session *s)
 	                                      .wake = client_wake,
 	                                      .wake_arg = s};
 
+	zkl__hub_connecting(&s->hub);
 	s->client = zkl__client_new(&options);
 	if (s->client) {
 		look_again_later(s);

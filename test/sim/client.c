@@ -378,6 +378,11 @@ bool client_connected(unsigned client)
 	return clients[client].link == CONNECTED;
 }
 
+bool client_asked(unsigned client)
+{
+	return clients[client].link == CONNECTING || clients[client].link == CONNECTED;
+}
+
 uint32_t client_conn(unsigned client)
 {
 	const struct client *c = &clients[client];

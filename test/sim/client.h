@@ -21,6 +21,8 @@ void client_close(unsigned client);
 void client_kill(unsigned client);
 void client_send(unsigned client, int32_t request);
 bool client_connected(unsigned client);
+/* Has it asked a server for its session? */
+bool client_asked(unsigned client);
 /* Its present connection; UINT32_MAX: none. */
 uint32_t client_conn(unsigned client);
 int16_t  client_session(unsigned client);

@@ -238,12 +238,19 @@ void invariants_mark(const struct request *request)
 		report_failure(ONLY_OWN, "%s is marked by another", tree_node(request->node)->name);
 }
 
+/* How long news of a deleted node may take. */
+static int64_t patience(const struct seen *s)
+{
+	return 8 * (process_latency(s->process) + process_spread(s->process) + 20 * MS) + 30 * MS;
+}
+
 static void told_by_now(uint32_t attempt, uint32_t conn)
 {
 	const struct seen *s = &all.attempts[attempt];
 
-	if (!s->broken_at || client_conn(s->process) != conn || all.disturbed > s->broken_at ||
-	    process_hindered(s->process) > s->broken_at)
+	/* A later node of the attempt may have been deleted meanwhile, whose time has not come. */
+	if (!s->broken_at || agenda_now() < s->broken_at + patience(s) || client_conn(s->process) != conn ||
+	    all.disturbed > s->broken_at || process_hindered(s->process) > s->broken_at)
 		return;
 	if (s->active && !s->gone && s->granted && !s->lost && !s->left)
 		report_failure(TOLD, "%s was deleted by an operator, and its holder does not know",
@@ -253,13 +260,11 @@ static void told_by_now(uint32_t attempt, uint32_t conn)
 void invariants_broken(int16_t node)
 {
 	struct seen *s = tree_node(node)->attempt == NOBODY ? NULL : &all.attempts[tree_node(node)->attempt];
-	int64_t      patience;
 
 	if (!s || !s->active || s->gone || s->node != node)
 		return;
 	s->broken_at = agenda_now();
-	patience = 8 * (process_latency(s->process) + process_spread(s->process) + 20 * MS) + 30 * MS;
-	agenda_put(agenda_now() + patience, told_by_now, (uint32_t)index_of(s), client_conn(s->process));
+	agenda_put(agenda_now() + patience(s), told_by_now, (uint32_t)index_of(s), client_conn(s->process));
 }
 
 void invariants_session_over(int16_t session, unsigned process)

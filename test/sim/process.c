@@ -191,6 +191,13 @@ static void world_send(void *world, uint64_t party, const struct zkl__request *r
 	client_send(process, index);
 }
 
+static bool world_asked(void *world)
+{
+	const struct process *p = world;
+
+	return p->client_open && client_asked((unsigned)(p - processes));
+}
+
 static void world_wake(void *world)
 {
 	wake_protocol(world);
@@ -244,6 +251,7 @@ static const struct zkl__port port = {.now_ns = world_now,
                                       .wall_ms = world_wall,
                                       .uuid = world_uuid,
                                       .send = world_send,
+                                      .asked = world_asked,
                                       .wake = world_wake,
                                       .rearm = world_rearm,
                                       .absolute = world_absolute,
@@ -463,6 +471,7 @@ static void end_client(struct process *p)
 static void begin_client(struct process *p)
 {
 	p->client_open = true;
+	zkl__hub_connecting(&p->hub);
 	client_open((unsigned)(p - processes), p->options.timeout);
 }
 

@@ -1442,6 +1442,59 @@ static void shorter_timeout_of_the_servers_shortens_the_lease_at_once(void)
 	}
 }
 
+/* ---- a handshake that was long on its way ---------------------------------------------------------------------------------------------- */
+
+static bool asked;
+
+static bool world_asked(void *world)
+{
+	(void)world;
+	return asked;
+}
+
+/* Looked at each second: T/24. */
+static void connect_with(int64_t answer_ms)
+{
+	static struct zkl__port with_asked;
+
+	begin_apart();
+	with_asked = port;
+	with_asked.asked = world_asked;
+	w.hub.port = &with_asked;
+	asked = false;
+	zkl__hub_connecting(&w.hub);
+	run_to(20000);
+	asked = true;
+	run_to(20000 + answer_ms);
+	link_up();
+	start(a, ZKL_FOREVER);
+	answer("create ok ours#5");
+	answer("list #5");
+}
+
+/* The servers count the session's time from when they were asked, so that its first proof is as good as one after a stall. */
+static void first_grant_after_a_slow_handshake_waits_for_a_second_proof(void)
+{
+	connect_with(9500);
+	told("");
+	sent("create, list, watch #5, prove #5");
+	w.answer_beats = true;
+	run_to(29500 + 6000);
+	told("");
+	run_to(29500 + 8000);
+	told("GRANTED 15000");
+	w.sent[0] = 0;
+	finish();
+}
+
+static void first_grant_after_a_quick_handshake_waits_for_nothing(void)
+{
+	connect_with(6500); /* and less than a second until it is asked: not more than T/3 */
+	told("GRANTED 9000");
+	sent("create, list");
+	finish();
+}
+
 /* ---- elections ------------------------------------------------------------------------------------------------------------------------ */
 
 static void begin_candidate(int i, const char *data)
@@ -2026,6 +2079,8 @@ int main(int argc, char **argv)
 		TEST(expiry_is_lost_for_the_holder_and_its_handle_can_be_used_again),
 		TEST(lease_of_a_session_ends_with_it),
 		TEST(shorter_timeout_of_the_servers_shortens_the_lease_at_once),
+		TEST(first_grant_after_a_slow_handshake_waits_for_a_second_proof),
+		TEST(first_grant_after_a_quick_handshake_waits_for_nothing),
 		TEST(candidates_node_holds_its_data_or_its_id_and_nothing_else),
 		TEST(leader_that_had_to_wait_watches_its_node_and_writes_nothing),
 		TEST(candidate_of_a_locks_directory_ends_with_a_clear_error),
