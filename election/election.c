@@ -163,8 +163,8 @@ int zkl_election_run(zkl_election *e, zkl_election_term *term, void *user, zkl_e
 	bool freed;
 	int  r = zkl__owner_usable(owner_of(e), reterr);
 
-	if (r == 0 && !term)
-		r = zkl__error(reterr, ZKL_EINVAL, 0, 0, "term is NULL");
+	if (!term)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "term is NULL");
 	if (r == 0)
 		r = zkl__session_may_block(e->owner.session, reterr);
 	if (r < 0)

@@ -184,12 +184,14 @@ static void on_watch(struct zkl__party *party, bool gone, const char *directory,
 	(void)directory; /* a list too many does no harm */
 	if (!o->hub->link)
 		return;
-	if (!o->node[0])
+	if (!o->node[0]) {
 		list(o); /* the directory's */
-	else if (strcmp(name, o->node) == 0 && gone)
-		list(o);
-	else if (strcmp(name, o->node) == 0)
-		look(o);
+	} else if (strcmp(name, o->node) == 0) {
+		if (gone)
+			list(o);
+		else
+			look(o);
+	}
 }
 
 static void begin(struct zkl__observer *o)
