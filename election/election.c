@@ -172,7 +172,8 @@ int zkl_election_run(zkl_election *e, zkl_election_term *term, void *user, zkl_e
 	zkl__session_lock(e->owner.session);
 	if (e->running) {
 		zkl__session_unlock(e->owner.session);
-		return zkl__error(reterr, ZKL_ESTATE, 0, 0, "%s is run already", e->owner.handle.path);
+		return zkl__error(reterr, ZKL_ESTATE, 0, 0, "%s is being run: zkl_election_run() has not returned",
+		                  e->owner.handle.path);
 	}
 	e->running = true;
 	e->runner = pthread_self();

@@ -66,7 +66,11 @@ int main(int argc, char **argv)
 	zkl_session        *session = NULL;
 	zkl_error           error;
 
-	session_options.servers = argc == 3 ? argv[1] : NULL;
+	if (argc != 3) {
+		fprintf(stderr, "usage: leader_callbacks SERVERS PATH\n");
+		return 64;
+	}
+	session_options.servers = argv[1];
 	options.on_event = on_event;
 	options.user = &office;
 	int r = zkl_session_open(&session_options, &session, &error);

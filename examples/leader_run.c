@@ -53,7 +53,11 @@ int main(int argc, char **argv)
 	zkl_error           error;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	session_options.servers = argc == 3 ? argv[1] : NULL;
+	if (argc != 3) {
+		fprintf(stderr, "usage: leader_run SERVERS PATH\n");
+		return 64;
+	}
+	session_options.servers = argv[1];
 	options.on_event = on_event;
 	int r = zkl_session_open(&session_options, &session, &error);
 	if (r == 0)

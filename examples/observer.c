@@ -34,7 +34,11 @@ int main(int argc, char **argv)
 	sigaddset(&stop, SIGTERM);
 	sigaddset(&stop, SIGINT);
 	sigprocmask(SIG_BLOCK, &stop, NULL);
-	session_options.servers = argc == 3 ? argv[1] : NULL;
+	if (argc != 3) {
+		fprintf(stderr, "usage: observer SERVERS PATH\n");
+		return 64;
+	}
+	session_options.servers = argv[1];
 	options.flags = ZKL_OBSERVE;
 	options.on_event = on_event;
 	int r = zkl_session_open(&session_options, &session, &error);

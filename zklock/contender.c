@@ -282,7 +282,7 @@ static void evaluate(struct zkl__contender *c, const struct zkl__reply *reply, b
 		return;
 	}
 	if (queue->foreign[0] && !c->waited)
-		warn(out, 6, "foreign", "a contender of another kind is in the queue", queue->foreign);
+		warn(out, 4, "foreign", "a contender of another kind is in the queue", queue->foreign);
 	snprintf(c->predecessor, sizeof c->predecessor, "%s", queue->predecessor);
 	c->next = queue->ahead == 1;
 	c->gone = false;

@@ -83,11 +83,11 @@ static bool is_reserved(const char *path)
 
 int zkl__lock_path_check(const char *path, const char *chroot, zkl_error *reterr)
 {
-	int r = zkl__path_check("lock path", path, ZKL_PATH_MAX - strlen(chroot), reterr);
+	int r = zkl__path_check("path", path, ZKL_PATH_MAX - strlen(chroot), reterr);
 
 	if (r < 0)
 		return r;
 	if (is_reserved(chroot[0] ? chroot : path))
-		return bad(reterr, "lock path", path, "lies in /zookeeper, which is ZooKeeper's own");
+		return bad(reterr, "path", path, "lies in /zookeeper, which is ZooKeeper's own");
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "peer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "node_data.h"
@@ -17,6 +18,8 @@ void zkl__peer_fill(zkl_peer *ret, const char *name, int64_t directory_czxid, ui
 	ret->since_ms = read->born_ms;
 	ret->waiting = contenders - 1;
 	zkl__node_data_read(read->data, read->data_len, ret->id, &own, &own_len);
+	if (!ret->id[0])
+		snprintf(ret->id, sizeof ret->id, "%s", name);
 	ret->data_len = (uint32_t)own_len;
 	if (own_len > sizeof ret->data)
 		own_len = sizeof ret->data;

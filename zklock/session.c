@@ -605,8 +605,10 @@ int zkl__session_may_block(zkl_session *s, zkl_error *reterr)
 	inside = zkl__events_inside(&s->events);
 	pthread_mutex_unlock(&s->mutex);
 	if (inside)
-		return zkl__error(reterr, ZKL_EDEADLK, 0, 0,
-		                  "a callback may not wait; use zkl_lock_start() and a timeout of 0");
+		return zkl__error(
+			reterr, ZKL_EDEADLK, 0, 0,
+			"a callback may not wait: call this from another thread, or one that does not wait (start, campaign, a "
+			"release with a timeout of 0)");
 	return 0;
 }
 

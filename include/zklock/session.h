@@ -16,11 +16,12 @@
  * lease. When there are new addresses, the session goes on there: what is held, unless its lease is over by then, and every
  * place in a queue. A name that cannot be resolved keeps the addresses that it had, and literal addresses wait for no name.
  *
- * The lease: the holder of a lock may act until its deadline, which comes from operations that a quorum committed, counted
- * from the moment they were sent. Being connected, pings and reads prove nothing: a follower cut off from its leader goes on
- * answering them (syncLimit x tickTime, 10 s by default) while the leader expires the session. With T the session timeout
- * granted, and the defaults, the lease ends 5T/8 after the newest proof. What is required of the servers: the same tickTime
- * and session limits on each, and T >= 2 ticks (ZooKeeper's default limit).
+ * The lease: the holder of a lock may act until its deadline, which comes from operations that a quorum committed,
+ * counted from the moment they were sent. Being connected, pings and reads prove nothing: a follower cut off from its
+ * leader goes on answering them (syncLimit x tickTime, 10 s by default) while the leader expires the session. With T the
+ * session timeout granted, and the defaults, the lease ends 5T/8 after the newest proof, and 3T/8 in the first T/3 or so
+ * after the grant of a session that was idle, until there are two proofs far enough apart. What is required of the
+ * servers: the same tickTime and session limits on each, and T >= 2 ticks (ZooKeeper's default limit).
  *
  * Limits: when it has reconnected, the ZooKeeper client names all nodes that it watches in one packet, and servers hang up on
  * one above 1 MiB, again and again (ZOOKEEPER-706). So a session watches at most 900,000 bytes of paths, and what goes beyond is
@@ -59,10 +60,10 @@ extern "C" {
  *   timeout-changed  4  servers with different session limits or ticks: the lease follows the least of them
  *   duplicate        4  two nodes of one contender, which must not be: the other one is deleted
  *   not-watched      4  a holder cannot watch its own node (its access list was changed): only its heartbeat tells of its end
+ *   foreign          4  waiting behind a contender with names of another recipe: does it keep to the same order?
  *   disconnected     5  the connection broke; what is held is held until its lease ends
  *   moved            5  the servers' names have other addresses: the session goes on there
  *   connected        6  with the session's id and timeout
- *   foreign          6  waiting behind a contender with names of another recipe: does it keep to the same order?
  *   requeued         6  a waiter lost its place (expiry, node deleted by hand) and went to the tail */
 typedef void zkl_log_fn(int level, const char *id, const char *message, void *user);
 

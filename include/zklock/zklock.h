@@ -118,8 +118,9 @@ typedef struct zkl_grant {
 
 /* Who holds or leads.
  * since_ms: when it queued, Unix time by the server's clock.
- * waiting:  contenders behind it.
- * id:       printable "host:pid program"; a candidate's or a foreign client's data, all but printable ASCII escaped as \xNN.
+ * waiting:  contenders behind it, the asking one included.
+ * id:       printable "host:pid program"; a candidate's or a foreign client's data, all but printable ASCII escaped as \xNN;
+ *           where there is none, the node's name.
  * data_len: true length of what the holder shows, even where `data` is cut. */
 typedef struct zkl_peer {
 	uint64_t token, epoch;
@@ -140,8 +141,8 @@ typedef struct zkl_peer {
  * SUSPENDED  proofs of the session stopped coming: begin nothing new. RESUMED: they are back.
  * LOST       stop now, you have stop_ms. The node stays (while the session lives) until YOU release or resign: that call,
  *            not the callback's return, says that your work is over.
- * ENDED      once, last. code 0: released, node gone. Else why: ZKL_ETIMEDOUT, EBUSY, ECANCELED, ENOTCONN, ELOST, EACCES,
- *            EPATH, EEXHAUSTED, ...
+ * ENDED      once, last, unless the handle is freed or the session closed before. code 0: released, node gone. Else
+ *            why: ZKL_ETIMEDOUT, EBUSY, ECANCELED, ENOTCONN, ELOST, EACCES, EPATH, EEXHAUSTED, ...
  *
  * LEADER     apart from all attempts, with ZKL_OBSERVE: who leads now. Changes that follow each other closely may come as
  *            one. code < 0: it cannot be seen (election.h). */

@@ -133,7 +133,7 @@ static void foreign_and_duplicate_nodes_are_logged(void)
 	seen         e = {0};
 	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
 	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, 1, ENOUGH_MS, &e));
-	EXPECT_INT(lines("foreign", 6, path.text), 1);
+	EXPECT_INT(lines("foreign", 4, path.text), 1);
 	/* The same name with another number, as only a second create of ours could have made it. */
 	struct String_vector names = {0, NULL};
 	EXPECT_INT(zkclient_children(observer(), path.text, &names), ZOK);

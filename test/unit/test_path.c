@@ -93,15 +93,15 @@ static void bad_path_is_refused_with_the_rule_that_it_breaks(void)
 	for (size_t i = 0; i < COUNT(bad); i++) {
 		const char *message = verdict(bad[i].path, "");
 
-		if (!CHECK(strncmp(message, "lock path", 9) == 0 && strstr(message, bad[i].rule)))
+		if (!CHECK(strncmp(message, "path", 4) == 0 && strstr(message, bad[i].rule)))
 			printf("    %s: \"%s\"\n", bad[i].path, message);
 	}
 }
 
 static void message_shows_the_path_in_one_line_of_ascii(void)
 {
-	CHECK_STR(verdict("/a\nb", ""), "lock path \"/a\\x0ab\" has a byte that is not printable UTF-8");
-	CHECK_STR(verdict("locks/a", ""), "lock path \"locks/a\" must begin with a slash");
+	CHECK_STR(verdict("/a\nb", ""), "path \"/a\\x0ab\" has a byte that is not printable UTF-8");
+	CHECK_STR(verdict("locks/a", ""), "path \"locks/a\" must begin with a slash");
 }
 
 static void length_is_limited_with_the_chroot_included(void)
@@ -111,16 +111,16 @@ static void length_is_limited_with_the_chroot_included(void)
 	memset(path, 'x', sizeof path - 1);
 	path[0] = '/';
 	path[sizeof path - 1] = 0;
-	CHECK_STR(verdict(path, ""), "lock path is 10000 bytes long, at most 190 are possible here");
+	CHECK_STR(verdict(path, ""), "path is 10000 bytes long, at most 190 are possible here");
 	path[190] = 0;
 	CHECK_STR(verdict(path, ""), "");
-	CHECK_STR(verdict(path, "/root"), "lock path is 190 bytes long, at most 185 are possible here");
+	CHECK_STR(verdict(path, "/root"), "path is 190 bytes long, at most 185 are possible here");
 	path[185] = 0;
 	CHECK_STR(verdict(path, "/root"), "");
 	path[190] = 'x';
 	path[185] = 'x';
 	path[191] = 0;
-	CHECK_STR(verdict(path, ""), "lock path is 191 bytes long, at most 190 are possible here");
+	CHECK_STR(verdict(path, ""), "path is 191 bytes long, at most 190 are possible here");
 }
 
 static void names_of_zookeeper_are_free_below_a_chroot(void)
@@ -131,8 +131,8 @@ static void names_of_zookeeper_are_free_below_a_chroot(void)
 
 static void nothing_lies_below_a_chroot_in_zookeepers_own_nodes(void)
 {
-	CHECK_STR(verdict("/x", "/zookeeper"), "lock path \"/x\" lies in /zookeeper, which is ZooKeeper's own");
-	CHECK_STR(verdict("/x", "/zookeeper/quota"), "lock path \"/x\" lies in /zookeeper, which is ZooKeeper's own");
+	CHECK_STR(verdict("/x", "/zookeeper"), "path \"/x\" lies in /zookeeper, which is ZooKeeper's own");
+	CHECK_STR(verdict("/x", "/zookeeper/quota"), "path \"/x\" lies in /zookeeper, which is ZooKeeper's own");
 }
 
 static void error_may_be_not_wanted(void)
