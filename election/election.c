@@ -13,7 +13,8 @@ struct zkl_election {
 	struct zkl__observer *observer; /* NULL: without ZKL_OBSERVE */
 	/* Of run(), under the session's mutex. */
 	bool      running, in_term;
-	bool      freed; /* in its own term: run() frees it */
+	bool      resigned; /* since run() began: it does not campaign again */
+	bool      freed;    /* in its own term: run() frees it */
 	pthread_t runner;
 };
 
@@ -22,7 +23,8 @@ static struct zkl__owner *owner_of(zkl_election *election)
 	return election ? &election->owner : NULL;
 }
 
-static int observe(zkl_election *e, zkl_error *reterr)
+/* *ret is written before the first event can come. */
+static int observe(zkl_election *e, zkl_election **ret, zkl_error *reterr)
 {
 	zkl_session                 *session = e->owner.session;
 	struct zkl__handle          *handle = &e->owner.handle;
@@ -42,6 +44,8 @@ static int observe(zkl_election *e, zkl_error *reterr)
 		if (!e->observer)
 			r = zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for an observer");
 	}
+	if (r == 0)
+		*ret = e;
 	zkl__session_unlock(session);
 	return r;
 }
@@ -65,14 +69,14 @@ int zkl_election_new(zkl_session *session, const char *path, const zkl_options *
 		return r;
 	}
 	if (e->owner.handle.flags & ZKL_OBSERVE)
-		r = observe(e, reterr);
+		r = observe(e, ret, reterr);
+	else
+		*ret = e;
 	if (r < 0) {
 		zkl__owner_clear(&e->owner);
 		free(e);
-		return r;
 	}
-	*ret = e;
-	return 0;
+	return r;
 }
 
 int zkl_election_campaign(zkl_election *e, zkl_error *reterr)
@@ -96,16 +100,16 @@ static bool in_own_term(const zkl_election *e)
 
 int zkl_election_resign(zkl_election *e, int64_t timeout_ms, zkl_error *reterr)
 {
-	bool inside;
+	bool inside = false;
 
-	if (timeout_ms != 0 && zkl__owner_usable(owner_of(e), NULL) == 0) {
+	if (zkl__owner_usable(owner_of(e), NULL) == 0) {
 		zkl__session_lock(e->owner.session);
-		inside = in_own_term(e);
+		inside = timeout_ms != 0 && in_own_term(e);
+		e->resigned = e->resigned || !inside;
 		zkl__session_unlock(e->owner.session);
-		if (inside)
-			return zkl__error(reterr, ZKL_EDEADLK, 0, 0,
-			                  "a term cannot wait for its own end; use a timeout of 0");
 	}
+	if (inside)
+		return zkl__error(reterr, ZKL_EDEADLK, 0, 0, "a term cannot wait for its own end; use a timeout of 0");
 	return zkl__owner_release(owner_of(e), timeout_ms, reterr);
 }
 
@@ -129,20 +133,27 @@ int zkl_election_leader(zkl_election *e, zkl_peer *ret)
 static int one_term(zkl_election *e, zkl_election_term *term, void *user, zkl_error *reterr)
 {
 	struct zkl__handle *handle = &e->owner.handle;
+	struct zkl__worker  worker;
 	zkl_grant           grant;
 	bool                resigned;
 	int                 r = zkl__owner_await_grant(&e->owner, ZKL_FOREVER, &grant, reterr);
 
 	/* Lost before it could begin: no term was. */
+	if (r == ZKL_ELOST && e->resigned)
+		return zkl__error(reterr, ZKL_ECANCELED, 0, 0, "%s was resigned", handle->path);
 	if (r == ZKL_ELOST && !(handle->flags & ZKL_NO_REQUEUE))
 		return 0;
 	if (r < 0)
 		return r;
 	zkl__handle_pin(handle);
 	e->in_term = true;
+	zkl__session_begin_work(e->owner.session, &worker);
 	zkl__session_unlock(e->owner.session);
 	r = term(&grant, user);
+	if (zkl__session_usable(e->owner.session, reterr) < 0)
+		return ZKL_EFORKED; /* the term was left in a child, where the mutex means nothing */
 	zkl__session_lock(e->owner.session);
+	zkl__session_end_work(e->owner.session, &worker);
 	e->in_term = false;
 	resigned = zkl__handle_unpin(handle);
 	if (!resigned)
@@ -176,10 +187,13 @@ int zkl_election_run(zkl_election *e, zkl_election_term *term, void *user, zkl_e
 		                  e->owner.handle.path);
 	}
 	e->running = true;
+	e->resigned = false;
 	e->runner = pthread_self();
 	do
 		r = one_term(e, term, user, reterr);
 	while (r == 0);
+	if (zkl__session_usable(e->owner.session, NULL) < 0)
+		return ZKL_EFORKED;
 	e->running = false;
 	freed = e->freed;
 	zkl__session_changed(e->owner.session);
@@ -198,6 +212,7 @@ static bool close_election(zkl_election *e)
 	if (e->observer)
 		zkl__observer_close(e->observer);
 	e->observer = NULL;
+	e->resigned = true;
 	mine = !in_own_term(e);
 	e->freed = !mine;
 	if (e->owner.handle.attempt)

@@ -508,7 +508,8 @@ static const struct zkl__party_type attempt_type = {.reply = on_reply,
 
 bool zkl__attempt_settled(const struct zkl__attempt *a)
 {
-	return a->over || a->contender.state == ZKL__HELD || a->contender.state == ZKL__LOST;
+	return a->over || a->contender.state == ZKL__HELD || a->contender.state == ZKL__LOST ||
+	       a->contender.state == ZKL__LEAVE; /* granted and released, before the waiting thread saw it */
 }
 
 bool zkl__attempt_accept(struct zkl__attempt *a)

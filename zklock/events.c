@@ -50,7 +50,6 @@ static struct zkl__source *pop(struct zkl__events *e)
 	if (!e->first)
 		e->last = NULL;
 	e->count--;
-	source->queued = false;
 	return source;
 }
 
@@ -69,6 +68,7 @@ static int deliver(struct zkl__events *e)
 		count++;
 		pthread_cond_broadcast(&e->returned);
 	}
+	source->queued = false; /* only now: what came meanwhile was delivered, too */
 	source->type->drop(source);
 	return count;
 }

@@ -69,8 +69,9 @@ struct zkl_session {
 	bool      stopping; /* it shall end */
 	bool      stopped;  /* it has ended the session */
 
-	struct zkl__events events;
-	struct waiter     *waiters;
+	struct zkl__events  events;
+	struct waiter      *waiters;
+	struct zkl__worker *workers;
 };
 
 /* ---- fork ---------------------------------------------------------------------------------------------------------------- */
@@ -637,6 +638,30 @@ void zkl__session_await_callback(zkl_session *s, const void *owner)
 	zkl__events_await(&s->events, owner);
 }
 
+void zkl__session_begin_work(zkl_session *s, struct zkl__worker *worker)
+{
+	worker->thread = pthread_self();
+	worker->next = s->workers;
+	s->workers = worker;
+}
+
+void zkl__session_end_work(zkl_session *s, const struct zkl__worker *worker)
+{
+	struct zkl__worker **link = &s->workers;
+
+	while (*link != worker)
+		link = &(*link)->next;
+	*link = worker->next;
+}
+
+static bool is_worker(const zkl_session *s)
+{
+	for (const struct zkl__worker *w = s->workers; w; w = w->next)
+		if (pthread_equal(w->thread, pthread_self()))
+			return true;
+	return false;
+}
+
 void zkl__session_hold(zkl_session *s)
 {
 	s->references++;
@@ -830,7 +855,7 @@ int zkl_session_close(zkl_session *s, int64_t timeout_ms)
 	if (timeout_ms < ZKL_FOREVER)
 		return ZKL_EINVAL;
 	pthread_mutex_lock(&s->mutex);
-	if (zkl__events_inside(&s->events)) {
+	if (zkl__events_inside(&s->events) || is_worker(s)) {
 		pthread_mutex_unlock(&s->mutex);
 		return ZKL_EDEADLK;
 	}

@@ -4,6 +4,8 @@
 
 /* session_core.h: what lock and election need of a session: its mutex, its hub, waiting, and who is being called back. */
 
+#include <pthread.h>
+
 #include <zklock/session.h>
 
 #include "driver.h"
@@ -26,6 +28,13 @@ void zkl__session_drop(zkl_session *session);
 bool zkl__session_wait(zkl_session *session, const struct zkl__source *source, int64_t until_ns);
 /* Wakes those who wait for anything. */
 void zkl__session_changed(zkl_session *session);
+/* A thread that does the work of an election's term: it may not close the session, which would wait for that. */
+struct zkl__worker {
+	pthread_t           thread;
+	struct zkl__worker *next;
+};
+void zkl__session_begin_work(zkl_session *session, struct zkl__worker *worker);
+void zkl__session_end_work(zkl_session *session, const struct zkl__worker *worker);
 /* Waits until none of the owner's callbacks runs in another thread. */
 void zkl__session_await_callback(zkl_session *session, const void *owner);
 

@@ -48,8 +48,8 @@ ZKL_API int zkl_election_campaign(zkl_election *election, zkl_error *reterr);
 typedef int zkl_election_term(const zkl_grant *grant, void *user);
 
 /* The same as a loop in the calling thread: campaigns, calls term() while it leads, resigns when term() returns, and
- * again as long as it returns 0. The work is bound to the term: nobody is elected while term() runs, unless the session
- * is gone (then check() has said no before, and the token decides). Returns what term() returned, best a number > 0 (a
+ * again as long as it returns 0. The work is bound to the term: nobody is elected while term() runs, unless its
+ * session or node is gone (then check() says no, and the token decides). Returns what term() returned, best a number > 0 (a
  * negative one is returned as it is, without reterr); ZKL_ECANCELED: resigned by another thread or by term() itself
  * (where term() returned 0), or the session was cancelled while no term ran; ZKL_ESTATE: the session was closed, or the
  * election is in use; and what ends attempts: ZKL_EACCES, ZKL_EPATH, ZKL_EEXHAUSTED, ZKL_EZK, ZKL_ELOST (with

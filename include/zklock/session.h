@@ -125,7 +125,8 @@ typedef struct zkl_stats {
  * ZKL_EINVAL (the message names what and what would be right), ZKL_EPATH (the chroot), ZKL_ENOMEM, ZKL_ESYS. */
 ZKL_API int zkl_session_open(const zkl_session_options *options, zkl_session **ret, zkl_error *reterr);
 
-/* With ZKL_MANUAL: a descriptor that is readable (level-triggered) while events are queued; then call process(). The same
+/* With ZKL_MANUAL: a descriptor that is readable (level-triggered) while events are queued (seldom also
+ * without); then call process(). The same
  * for the session's life, close-on-exec, not for you to read or close. ZKL_EINVAL without ZKL_MANUAL. */
 ZKL_API int zkl_session_fd(const zkl_session *session);
 
@@ -142,7 +143,8 @@ ZKL_API int zkl_session_stats(const zkl_session *session, zkl_stats *ret);
 
 /* Releases all, waits for the servers' word up to timeout_ms, and ends the session in either case. No callback runs after
  * it. Handles that are left say ZKL_ESTATE; free them before or after. ZKL_ETIMEDOUT: the servers will learn by expiry.
- * ZKL_EDEADLK from a callback of this session (nothing was done). NULL is fine. */
+ * ZKL_EDEADLK from a callback of this session or in a term of
+ * zkl_election_run() (nothing was done). Queued events are delivered before; with ZKL_MANUAL they are dropped. NULL is fine. */
 ZKL_API int zkl_session_close(zkl_session *session, int64_t timeout_ms);
 
 #ifdef __cplusplus

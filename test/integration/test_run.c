@@ -2,7 +2,10 @@
 /* zkl_election_run(): work that is bound to its term. */
 #include "harness.h"
 
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define SESSION_MS (tick_ms() * 8)
 #define ENOUGH_MS  10000
@@ -184,6 +187,77 @@ static void deposed_term_is_followed_by_another_campaign(void)
 	office_close(&a);
 }
 
+static atomic_bool stalled, go_on;
+
+static void stall(int number)
+{
+	(void)number;
+	atomic_store(&stalled, true);
+	while (!atomic_load(&go_on))
+		poll_pause();
+}
+
+/* Its thread sleeps while it is elected and deposed: what was asked meanwhile is not forgotten by another campaign. */
+static void run_that_was_resigned_while_its_thread_slept_begins_no_term(void)
+{
+	lock_path        path = new_path();
+	office           a, b;
+	seen             granted = {0};
+	struct sigaction action = {.sa_handler = stall}, before;
+	atomic_store(&stalled, false);
+	atomic_store(&go_on, false);
+	sigaction(SIGUSR1, &action, &before);
+	office_open(&a, path.text, 0);
+	EVENTUALLY(atomic_load(&a.terms) == 1, ENOUGH_MS);
+	office_open(&b, path.text, 0);
+	EVENTUALLY(zkclient_count(observer(), path.text) == 2, ENOUGH_MS);
+	pthread_kill(b.thread, SIGUSR1);
+	EVENTUALLY(atomic_load(&stalled), ENOUGH_MS);
+	end_term(&a, 1);
+	EXPECT_INT(office_join(&a), 1);
+	EXPECT_TRUE(recorder_wait(&b.events, ZKL_EV_GRANTED, 1, ENOUGH_MS, &granted));
+	EXPECT_INT(zkclient_delete(observer(), granted.node), ZOK);
+	EXPECT_TRUE(recorder_wait(&b.events, ZKL_EV_LOST, 1, ENOUGH_MS, NULL));
+	EXPECT_RC(zkl_election_resign(b.election, 0, NULL), ZKL_ENOTHELD);
+	atomic_store(&go_on, true);
+	EXPECT_INT(office_join(&b), ZKL_ECANCELED);
+	EXPECT_INT(atomic_load(&b.terms), 0);
+	sigaction(SIGUSR1, &before, NULL);
+	office_close(&a);
+	office_close(&b);
+}
+
+static int term_that_closes(const zkl_grant *grant, void *user)
+{
+	(void)grant;
+	return zkl_session_close(user, ZKL_FOREVER) == ZKL_EDEADLK ? 5 : 6;
+}
+
+static int term_that_forks(const zkl_grant *grant, void *user)
+{
+	(void)grant;
+	*(pid_t *)user = fork();
+	return 5;
+}
+
+static void term_may_neither_close_its_session_nor_go_on_in_a_child(void)
+{
+	lock_path     path = new_path();
+	zkl_session  *s = session_open(all_servers(), SESSION_MS);
+	zkl_election *e = election_new(s, path.text, 0, NULL);
+	pid_t         child = -1;
+	int           status = -1;
+	EXPECT_INT(zkl_election_run(e, term_that_closes, s, NULL), 5);
+	int rc = zkl_election_run(e, term_that_forks, &child, NULL);
+	if (child == 0)
+		_exit(rc == ZKL_EFORKED ? 7 : 8);
+	EXPECT_INT(rc, 5);
+	EXPECT_TRUE(waitpid(child, &status, 0) == child && WIFEXITED(status));
+	EXPECT_INT(WEXITSTATUS(status), 7);
+	zkl_election_free(e);
+	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
+}
+
 static void waiting_run_ends_when_it_is_resigned_or_cancelled(void)
 {
 	lock_path path = new_path();
@@ -290,6 +364,8 @@ int main(int argc, char **argv)
 		{TEST(term_may_resign_but_not_wait_for_itself, 60)},
 		{TEST(waiting_for_its_own_end_is_a_deadlock_that_is_refused, 60)},
 		{TEST(deposed_term_is_followed_by_another_campaign, 60)},
+		{TEST(run_that_was_resigned_while_its_thread_slept_begins_no_term, 60)},
+		{TEST(term_may_neither_close_its_session_nor_go_on_in_a_child, 60)},
 		{TEST(waiting_run_ends_when_it_is_resigned_or_cancelled, 60)},
 		{TEST(election_freed_in_its_term_is_gone_when_the_term_returns, 60)},
 		{TEST(free_in_another_thread_waits_for_the_term, 60)},

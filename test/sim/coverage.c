@@ -52,9 +52,9 @@ void coverage_add(const void *more)
 /* x: it comes; r: so seldom, if ever, that it is not demanded, but nothing forbids it; .: it cannot come.
  *                                                             IDLE TRY MAKE JOIN ADOPT WAIT RELIST ENTITLED HELD LOST LEAVE */
 static const char *const input_table[INPUTS] = {
-	[ZKL__IN_START] = "x..........",     [ZKL__IN_LEAVE] = ".xxxxxxxxx.",      [ZKL__IN_LINK_UP] = "xxxxxxxxxxx",
-	[ZKL__IN_LINK_DOWN] = "xxxxxxxxxxx", [ZKL__IN_EXPIRED] = "rxrxxxrxxxx",    [ZKL__IN_GONE] = "...xrxxxxxx",
-	[ZKL__IN_CHANGED] = "...r.xrrrrx",   [ZKL__IN_LEASE_LIVE] = ".......x...", [ZKL__IN_LEASE_OVER] = "........x..",
+	[ZKL__IN_START] = "x..........",     [ZKL__IN_LEAVE] = ".xxxxxxxxxr",      [ZKL__IN_LINK_UP] = "xxxxxxxxxxx",
+	[ZKL__IN_LINK_DOWN] = "xxxxxxxxxxx", [ZKL__IN_EXPIRED] = "rxrxxxrxxxx",    [ZKL__IN_GONE] = "rrrxrxxxxxx",
+	[ZKL__IN_CHANGED] = "rrrrrxrrrrx",   [ZKL__IN_LEASE_LIVE] = ".......x...", [ZKL__IN_LEASE_OVER] = "........x..",
 	[ZKL__IN_SETTLED] = "........xxx"};
 static const char *const reply_table[OPS] = {
 	[ZKL__CREATE] = "...xx.r...x", [ZKL__LIST] = ".xxxxrxrrrx",       [ZKL__MAKE_PATH] = "..xr.......",
@@ -64,9 +64,9 @@ static const char *const reply_table[OPS] = {
 /*                                                                            WAITING LAPSED RUNNING ENDING KILLING HOLDING */
 static const char *const supervisor_table[SUPERVISOR_EVENTS] = {
 	[ZKL__ON_GRANTED] = "x.....",     [ZKL__ON_GRANTED_LATE] = "x.....", [ZKL__ON_LOST] = "..xxrx",
-	[ZKL__ON_ENDED] = "xx....",       [ZKL__ON_EXEC_FAILED] = "..xrr.",  [ZKL__ON_STOPPED] = "..xrr.",
+	[ZKL__ON_ENDED] = "xx....",       [ZKL__ON_EXEC_FAILED] = "..xrrr",  [ZKL__ON_STOPPED] = "..xrr.",
 	[ZKL__ON_EXITED] = "..xxr.",      [ZKL__ON_EXITED_ALONE] = "..xxx.", [ZKL__ON_GONE] = "..rxxr",
-	[ZKL__ON_WARDEN_DIED] = "xrxxrx", [ZKL__ON_SIGNALLED] = "xrxxrx",    [ZKL__ON_CONNECT_TIMEOUT] = "xr....",
+	[ZKL__ON_WARDEN_DIED] = "xrxxrx", [ZKL__ON_SIGNALLED] = "xrxxrx",    [ZKL__ON_CONNECT_TIMEOUT] = "xr..r.",
 	[ZKL__ON_GRACE_OVER] = "..rxrx",  [ZKL__ON_MIN_HOLD_OVER] = "rrrrrx"};
 
 #define X(name) #name,

@@ -1442,6 +1442,28 @@ static void shorter_timeout_of_the_servers_shortens_the_lease_at_once(void)
 	}
 }
 
+/* Else the thread in acquire() waits for the servers' word on a delete that may never come. */
+static void grant_that_was_released_before_the_waiting_thread_saw_it_is_settled(void)
+{
+	struct zkl__attempt *attempt;
+
+	begin();
+	start(a, ZKL_FOREVER);
+	answer("create ok ours#5");
+	answer("list #5");
+	told("GRANTED 9000");
+	attempt = w.handle[a].attempt;
+	zkl__attempt_hold(attempt);
+	link_down();
+	CHECK_INT(zkl__handle_release(&w.handle[a]), 0);
+	CHECK(zkl__attempt_settled(attempt));
+	CHECK(!zkl__attempt_accept(attempt));
+	CHECK_INT(zkl__attempt_error(attempt, NULL), ZKL_ECANCELED);
+	zkl__attempt_drop(attempt);
+	w.sent[0] = 0;
+	finish();
+}
+
 /* ---- a handshake that was long on its way ---------------------------------------------------------------------------------------------- */
 
 static bool asked;
@@ -2079,6 +2101,7 @@ int main(int argc, char **argv)
 		TEST(expiry_is_lost_for_the_holder_and_its_handle_can_be_used_again),
 		TEST(lease_of_a_session_ends_with_it),
 		TEST(shorter_timeout_of_the_servers_shortens_the_lease_at_once),
+		TEST(grant_that_was_released_before_the_waiting_thread_saw_it_is_settled),
 		TEST(first_grant_after_a_slow_handshake_waits_for_a_second_proof),
 		TEST(first_grant_after_a_quick_handshake_waits_for_nothing),
 		TEST(candidates_node_holds_its_data_or_its_id_and_nothing_else),
