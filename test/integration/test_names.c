@@ -254,7 +254,8 @@ static void dead_dns_ends_no_lease(void)
 	dns_set(0, "zk.test", NULL);
 	int before = dns_lookups();
 	THROUGHOUT(zkl_lock_check(lock, grant.token) > 0, 3 * session_timeout_ms(s));
-	EXPECT_INT(recorder_total(&events), 1);
+	EXPECT_INT(recorder_count(&events, ZKL_EV_LOST), 0); /* a busy machine may be late with a proof, and say so */
+	EVENTUALLY(recorder_count(&events, ZKL_EV_SUSPENDED) == recorder_count(&events, ZKL_EV_RESUMED), ENOUGH_MS);
 	EXPECT_INT(dns_lookups(), before); /* who is connected asks nobody */
 	zkl_lock_free(lock);
 	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);

@@ -187,7 +187,7 @@ static void what_cannot_be_observed_is_said_and_tried_again(void)
 	EVENTUALLY(zkl_election_leader(e, &peer) == ZKL_EPATH, ENOUGH_MS);
 	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
 	EVENTUALLY(zkl_election_leader(e, &peer) == 0, SESSION_MS + ENOUGH_MS);
-	EXPECT_INT(recorder_count(&events, ZKL_EV_LEADER), 2);
+	EVENTUALLY(recorder_count(&events, ZKL_EV_LEADER) == 2, ENOUGH_MS);
 	zkl_election_free(e);
 	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
 	recorder_free(&events);
