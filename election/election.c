@@ -12,10 +12,10 @@ struct zkl_election {
 	struct zkl__owner     owner;
 	struct zkl__observer *observer; /* NULL: without ZKL_OBSERVE */
 	/* Of run(), under the session's mutex. */
-	bool      running, in_term;
-	bool      resigned; /* since run() began: it does not campaign again */
-	bool      freed;    /* in its own term: run() frees it */
-	pthread_t runner;
+	bool               running, in_term;
+	bool               resigned; /* since run() began: it does not campaign again */
+	bool               freed;    /* in its own term: run() frees it */
+	struct zkl__worker worker;   /* run()'s thread, in its term */
 };
 
 static struct zkl__owner *owner_of(zkl_election *election)
@@ -95,7 +95,7 @@ int64_t zkl_election_check(zkl_election *election, uint64_t token)
 
 static bool in_own_term(const zkl_election *e)
 {
-	return e->in_term && pthread_equal(e->runner, pthread_self());
+	return e->in_term && pthread_equal(e->worker.thread, pthread_self());
 }
 
 int zkl_election_resign(zkl_election *e, int64_t timeout_ms, zkl_error *reterr)
@@ -133,7 +133,6 @@ int zkl_election_leader(zkl_election *e, zkl_peer *ret)
 static int one_term(zkl_election *e, zkl_election_term *term, void *user, zkl_error *reterr)
 {
 	struct zkl__handle *handle = &e->owner.handle;
-	struct zkl__worker  worker;
 	zkl_grant           grant;
 	bool                resigned;
 	int                 r = zkl__owner_await_grant(&e->owner, ZKL_FOREVER, &grant, reterr);
@@ -147,13 +146,13 @@ static int one_term(zkl_election *e, zkl_election_term *term, void *user, zkl_er
 		return r;
 	zkl__handle_pin(handle);
 	e->in_term = true;
-	zkl__session_begin_work(e->owner.session, &worker);
+	zkl__session_begin_work(e->owner.session, &e->worker);
 	zkl__session_unlock(e->owner.session);
 	r = term(&grant, user);
 	if (zkl__session_usable(e->owner.session, reterr) < 0)
 		return ZKL_EFORKED; /* the term was left in a child, where the mutex means nothing */
 	zkl__session_lock(e->owner.session);
-	zkl__session_end_work(e->owner.session, &worker);
+	zkl__session_end_work(e->owner.session, &e->worker);
 	e->in_term = false;
 	resigned = zkl__handle_unpin(handle);
 	if (!resigned)
@@ -188,7 +187,6 @@ int zkl_election_run(zkl_election *e, zkl_election_term *term, void *user, zkl_e
 	}
 	e->running = true;
 	e->resigned = false;
-	e->runner = pthread_self();
 	do
 		r = one_term(e, term, user, reterr);
 	while (r == 0);

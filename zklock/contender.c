@@ -62,11 +62,10 @@ static uint32_t ask(struct zkl__contender *c, struct zkl__actions *out, enum zkl
 	return request->id;
 }
 
-static void warn(struct zkl__actions *out, int level, const char *id, const char *text, const char *name)
+static void warn(struct zkl__actions *out, const char *id, const char *text, const char *name)
 {
 	struct zkl__action *action = act(out, ZKL__WARN);
 
-	action->level = level;
 	action->id = id;
 	action->text = text;
 	action->request.name = name;
@@ -265,7 +264,7 @@ static void evaluate(struct zkl__contender *c, const struct zkl__reply *reply, b
 		return;
 	}
 	if (queue->mine > 1) {
-		warn(out, 4, "duplicate", "more than one node of ours, deleting the other", queue->extra);
+		warn(out, "duplicate", "more than one node of ours, deleting the other", queue->extra);
 		ask(c, out, ZKL__DELETE, queue->extra);
 	}
 	if (queue->misplaced[0]) {
@@ -282,7 +281,7 @@ static void evaluate(struct zkl__contender *c, const struct zkl__reply *reply, b
 		return;
 	}
 	if (queue->foreign[0] && !c->waited)
-		warn(out, 4, "foreign", "a contender of another kind is in the queue", queue->foreign);
+		warn(out, "foreign", "a contender of another kind is in the queue", queue->foreign);
 	snprintf(c->predecessor, sizeof c->predecessor, "%s", queue->predecessor);
 	c->next = queue->ahead == 1;
 	c->gone = false;
@@ -468,7 +467,7 @@ static void on_watch(struct zkl__contender *c, const struct zkl__reply *reply, b
 	if (reply->result == ZKL__DENIED || reply->result == ZKL__REFUSED) {
 		/* A holder without a watch still has its heartbeat, which checks its node. */
 		if (c->state == ZKL__HELD || c->state == ZKL__LOST)
-			warn(out, 4, "not-watched", "our own node cannot be watched", c->name);
+			warn(out, "not-watched", "our own node cannot be watched", c->name);
 		else
 			refused(c, reply, "has a contender that we may not read; check the ACL of its children",
 			        "has a contender that cannot be watched", out);

@@ -64,9 +64,8 @@ struct zkl__action {
 	uint32_t              ahead;
 	int                   error; /* a ZKL_E* */
 	int                   zk_code;
-	const char           *text;  /* FAILED, LOST, WARN: static, what happened */
-	const char           *id;    /* WARN: of the log */
-	int                   level; /* WARN: as of syslog(3) */
+	const char           *text; /* FAILED, LOST, WARN: static, what happened */
+	const char           *id;   /* WARN: of the log */
 };
 
 #define ZKL__ACTIONS_MAX 8

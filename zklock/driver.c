@@ -5,14 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <syslog.h>
 
 #include "error.h"
 
-#define MS              INT64_C(1000000)
-#define SETTLE_NS       MS
-#define LOG_ERROR_LEVEL 3
-#define LOG_WARN_LEVEL  4
-#define LOG_INFO_LEVEL  6
+#define MS        INT64_C(1000000)
+#define SETTLE_NS MS
 
 const struct zkl__handle_type zkl__lock_type = {
 	.kind = ZKL__KIND_LOCK, .option_flags = ZKL_NO_REQUEUE, .stop = "stop, then release it"};
@@ -184,7 +182,7 @@ static bool lost(struct zkl__attempt *a, const char *why)
 	a->lost = true;
 	a->why_lost = why;
 	a->hub->counters.lost++;
-	say(a, LOG_WARN_LEVEL, "lost", why, a->path);
+	say(a, LOG_WARNING, "lost", why, a->path);
 	if (a->handle) {
 		atomic_store(&a->handle->lost, a->token);
 		atomic_store(&a->handle->held, 0);
@@ -203,8 +201,8 @@ static void done(struct zkl__attempt *a, const struct zkl__action *action)
 {
 	a->not_deleted = action->error;
 	if (action->error)
-		say(a, LOG_ERROR_LEVEL, "not-deleted",
-		    "a node of ours could not be deleted; it lives as long as the session", a->path);
+		say(a, LOG_ERR, "not-deleted", "a node of ours could not be deleted; it lives as long as the session",
+		    a->path);
 	else if (a->token && !a->lost)
 		a->hub->counters.released++;
 	end(a,
@@ -233,7 +231,7 @@ static void carry_out(struct zkl__attempt *a, struct zkl__action *action, bool *
 		a->events |= ZKL__TELL_OF_WAITING;
 		break;
 	case ZKL__TELL_REQUEUED:
-		say(a, LOG_INFO_LEVEL, "requeued", "lost its place in the queue, goes to the tail", a->path);
+		say(a, LOG_INFO, "requeued", "lost its place in the queue, goes to the tail", a->path);
 		break;
 	case ZKL__TELL_GRANTED:
 		granted(a);
@@ -253,7 +251,7 @@ static void carry_out(struct zkl__attempt *a, struct zkl__action *action, bool *
 		break;
 	case ZKL__WARN:
 		snprintf(child, sizeof child, "%s/%s", a->path, action->request.name);
-		say(a, action->level, action->id, action->text, child);
+		say(a, LOG_WARNING, action->id, action->text, child);
 		break;
 	}
 }

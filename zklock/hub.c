@@ -376,19 +376,11 @@ void zkl__hub_reply(struct zkl__hub *hub, uint64_t party, const struct zkl__repl
 		tell_all(hub, ZKL__HEAR_PROVEN);
 }
 
-static bool is_used_up(const struct zkl__watch *watch, bool gone, const char *directory, const char *name)
-{
-	return watch->key && (watch->key == zkl__watched_key(directory, name, false) ||
-	                      (gone && watch->key == zkl__watched_key(directory, name, true)));
-}
-
 void zkl__hub_watch(struct zkl__hub *hub, uint32_t watcher, bool gone, const char *directory, const char *name)
 {
 	struct zkl__party *found = watcher < hub->slot_count ? hub->slots[watcher].party : NULL;
 
-	zkl__watched_fired(&hub->watched, directory, name, gone);
-	if (found && is_used_up(&found->watch, gone, directory, name))
-		found->watch.key = 0;
+	zkl__watched_fired(&hub->watched, found ? &found->watch : NULL, directory, name, gone);
 	if (found && found->type->watch)
 		found->type->watch(found, gone, directory, name);
 }

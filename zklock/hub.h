@@ -117,7 +117,7 @@ struct zkl__hub {
 void zkl__hub_init(struct zkl__hub *hub, const struct zkl__port *port, void *world);
 void zkl__hub_clear(struct zkl__hub *hub);
 
-/* What happens in the world. connecting: it begins to look for a server; also after link_down, unless that is said. */
+/* What happens in the world. connecting: a client was made, and looks for a server; after link_down that is known. */
 void zkl__hub_connecting(struct zkl__hub *hub);
 void zkl__hub_link_up(struct zkl__hub *hub, int64_t session_id, int64_t timeout_ns);
 void zkl__hub_link_down(struct zkl__hub *hub);

@@ -20,6 +20,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/timerfd.h>
+#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -270,7 +271,7 @@ static void make_client(zkl_session *s)
 		return;
 	}
 	s->retry_ns = boot_ns() + RETRY_NS;
-	world_log(s, 3, "client", "the ZooKeeper client cannot be made, trying again", strerror(errno));
+	world_log(s, LOG_ERR, "client", "the ZooKeeper client cannot be made, trying again", strerror(errno));
 }
 
 static void *resolve(void *arg)
@@ -302,7 +303,7 @@ static void begin_to_resolve(zkl_session *s)
 	s->references--;
 	s->resolving = false;
 	s->retry_ns = boot_ns() + RETRY_NS;
-	world_log(s, 3, "client", "no thread to resolve names, trying again", NULL);
+	world_log(s, LOG_ERR, "client", "no thread to resolve names, trying again", NULL);
 }
 
 static void use_addresses(zkl_session *s, char *numeric)
@@ -318,7 +319,7 @@ static bool move_client(zkl_session *s, const char *found)
 
 	if (!zkl__client_move(s->client, found, !held))
 		return false;
-	world_log(s, 5, "moved", "other addresses were found, going on there", s->servers.list[0].host);
+	world_log(s, LOG_NOTICE, "moved", "other addresses were found, going on there", s->servers.list[0].host);
 	return true;
 }
 
@@ -340,7 +341,7 @@ static void take_addresses(zkl_session *s)
 		free(found);
 	if (!s->numeric) {
 		s->retry_ns = boot_ns() + RETRY_NS;
-		world_log(s, 4, "resolve", "no address found, trying again", s->servers.list[0].host);
+		world_log(s, LOG_WARNING, "resolve", "no address found, trying again", s->servers.list[0].host);
 	} else if (!s->client) {
 		make_client(s);
 	}
@@ -398,16 +399,16 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 	case ZKL__MAIL_CONNECTED:
 		snprintf(text, sizeof text, "session %#" PRIx64 ", timeout %" PRId64 " ms", (uint64_t)mail->session_id,
 		         mail->timeout_ns / MS);
-		world_log(s, 6, "connected", text, NULL);
+		world_log(s, LOG_INFO, "connected", text, NULL);
 		if (s->hub.lease.timeout_ns && s->hub.lease.timeout_ns != mail->timeout_ns)
-			world_log(s, 4, "timeout-changed",
+			world_log(s, LOG_WARNING, "timeout-changed",
 			          "the servers disagree on the session timeout; set them alike", NULL);
 		zkl__hub_link_up(&s->hub, mail->session_id, mail->timeout_ns);
 		zkl__session_changed(s);
 		break;
 	case ZKL__MAIL_DISCONNECTED:
 		if (s->hub.link)
-			world_log(s, 5, "disconnected", "the connection broke, looking for a server", NULL);
+			world_log(s, LOG_NOTICE, "disconnected", "the connection broke, looking for a server", NULL);
 		zkl__hub_link_down(&s->hub);
 		go_on_after_break(s);
 		zkl__session_changed(s);
@@ -457,13 +458,13 @@ static void end_client(zkl_session *s)
 static void replace_client(zkl_session *s, enum zkl__mail_type why)
 {
 	if (why == ZKL__MAIL_AUTH_FAILED) {
-		world_log(s, 3, "auth-failed", "the servers refused the session's auth", NULL);
+		world_log(s, LOG_ERR, "auth-failed", "the servers refused the session's auth", NULL);
 		s->denied = true;
 		zkl__hub_refuse(&s->hub, ZKL_EACCES);
 	} else if (why == ZKL__MAIL_LOST) {
-		world_log(s, 3, "memory", "out of memory, opening a new session", NULL);
+		world_log(s, LOG_ERR, "memory", "out of memory, opening a new session", NULL);
 	} else {
-		world_log(s, 4, "expired", "the session is over, opening a new one", NULL);
+		world_log(s, LOG_WARNING, "expired", "the session is over, opening a new one", NULL);
 	}
 	end_client(s);
 	/* A server at the addresses in use has just said so. */

@@ -72,21 +72,22 @@ static void drop(struct zkl__watched *w, struct zkl__watch *watch)
 	*watch = w->left[--w->left_count];
 }
 
-static void drop_key(struct zkl__watched *w, uint64_t key)
+static void use_up(struct zkl__watched *w, struct zkl__watch *current, uint64_t key)
 {
 	struct zkl__watch *watch = find(w, key);
 
 	if (watch)
 		drop(w, watch);
+	if (current && current->key == key)
+		current->key = 0;
 }
 
-void zkl__watched_fired(struct zkl__watched *w, const char *directory, const char *name, bool gone)
+void zkl__watched_fired(struct zkl__watched *w, struct zkl__watch *current, const char *directory, const char *name,
+                        bool gone)
 {
-	if (!w->left_count)
-		return;
-	drop_key(w, zkl__watched_key(directory, name, false));
+	use_up(w, current, zkl__watched_key(directory, name, false));
 	if (gone)
-		drop_key(w, zkl__watched_key(directory, name, true));
+		use_up(w, current, zkl__watched_key(directory, name, true));
 }
 
 void zkl__watched_refused(struct zkl__watched *w, uint64_t party, uint32_t id)

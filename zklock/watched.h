@@ -39,8 +39,9 @@ uint64_t zkl__watched_key(const char *directory, const char *name, bool lasting)
 bool     zkl__watched_has_room(const struct zkl__watched *watched, size_t bytes);
 /* Whoever sent it has gone, or cares for it no more. */
 void zkl__watched_leave(struct zkl__watched *watched, const struct zkl__watch *watch);
-/* A watched node was deleted, or changed. */
-void zkl__watched_fired(struct zkl__watched *watched, const char *directory, const char *name, bool gone);
+/* A watched node was deleted, or changed: that uses up what was left behind there, and `current` (NULL: none) if it is that. */
+void zkl__watched_fired(struct zkl__watched *watched, struct zkl__watch *current, const char *directory,
+                        const char *name, bool gone);
 /* This request was answered with a no: it watches nothing. */
 void zkl__watched_refused(struct zkl__watched *watched, uint64_t party, uint32_t id);
 /* The session is over, and with it all that was left behind. */

@@ -24,37 +24,34 @@ expect '^held, token [0-9]+$' "$build/examples/critical_section" "$ZKLOCK_TEST_S
 
 # Elections. Each line comes at once, so that it can be waited for.
 election=$lock-election
-until_says() { # FILE PATTERN
+says() { grep -qE "$2" "$1"; }                  # FILE PATTERN: in some line
+says_last() { tail -n 1 "$1" | grep -qE "$2"; } # in the last one
+wait_until() {                                  # one of these, FILE PATTERN
 	local tries=0
-	until grep -qE "$2" "$1"; do
-		((tries++ < 400)) || fail "no $2 in: $(cat "$1")"
+	until "$@"; do
+		((tries++ < 400)) || fail "no $3 in: $(cat "$2")"
 		sleep 0.05
 	done
 }
 "$build/examples/observer" "$ZKLOCK_TEST_SERVERS" "$election" >"$work/observer" &
 observer=$!
-until_says "$work/observer" '^nobody$'
+wait_until says "$work/observer" '^nobody$'
 expect '^act 5 in epoch 0, token [0-9]+$' "$build/examples/leader_callbacks" "$ZKLOCK_TEST_SERVERS" "$election"
-until_says "$work/observer" '^leader 0 .*leader_callbacks$'
+wait_until says "$work/observer" '^leader 0 .*leader_callbacks$'
 "$build/examples/candidate" -s "$ZKLOCK_TEST_SERVERS" -T 4 "$election" >"$work/candidate" &
 candidate=$!
-until_says "$work/candidate" '^elected 1$'
-until_says "$work/observer" '^leader 1 .*candidate$'
+wait_until says "$work/candidate" '^elected 1$'
+wait_until says "$work/observer" '^leader 1 .*candidate$'
 kill "$candidate"
 wait "$candidate" || fail "candidate ended with $?"
 if [[ -x $build/examples/leader_run ]]; then
 	"$build/examples/leader_run" "$ZKLOCK_TEST_SERVERS" "$election" >"$work/leader_run" &
 	candidate=$!
-	until_says "$work/leader_run" '^leading, epoch 2$'
+	wait_until says "$work/leader_run" '^leading, epoch 2$'
 	kill "$candidate"
 	wait "$candidate" || fail "leader_run ended with $?"
 fi
-for ((tries = 0; tries < 400; tries++)); do
-	tail -n 1 "$work/observer" >"$work/last"
-	! grep -q '^nobody$' "$work/last" || break
-	sleep 0.05
-done
-until_says "$work/last" '^nobody$'
+wait_until says_last "$work/observer" '^nobody$'
 kill "$observer"
 wait "$observer" || fail "observer ended with $?"
 

@@ -287,6 +287,21 @@ int net_requests(net *n, int op)
 	return sum;
 }
 
+int net_settled_requests(net *n)
+{
+	int     count = -1;
+	int64_t since_ms = now_ms();
+	while (now_ms() - since_ms < 200) {
+		int now = net_requests(n, OP_ANY) - net_requests(n, OP_MULTI);
+		if (now != count) {
+			count = now;
+			since_ms = now_ms();
+		}
+		poll_pause();
+	}
+	return count;
+}
+
 void net_reset_counts(net *n)
 {
 	for (size_t i = 0; i < n->count; i++)
@@ -522,6 +537,11 @@ zkl_lock *lock_new(zkl_session *s, const char *path, recorder *r)
 	return lock;
 }
 
+int64_t contender_check(contender c, uint64_t token)
+{
+	return c.lock != NULL ? zkl_lock_check(c.lock, token) : zkl_election_check(c.election, token);
+}
+
 /* ---- acquiring in another thread ---- */
 
 static void *acquire(void *arg)
@@ -553,8 +573,7 @@ static void *probe(void *arg)
 	prober *p = arg;
 	while (!atomic_load(&p->stop)) {
 		int64_t before_ns = now_ns();
-		if ((p->lock != NULL ? zkl_lock_check(p->lock, p->token) : zkl_election_check(p->election, p->token)) >
-		    0) {
+		if (contender_check(p->asked, p->token) > 0) {
 			atomic_store(&p->last_yes_ns, before_ns);
 			if (atomic_load(&p->first_no_ns) != 0)
 				atomic_fetch_add(&p->yes_after_no, 1);
@@ -566,26 +585,15 @@ static void *probe(void *arg)
 	return NULL;
 }
 
-static void start_probing(prober *p, zkl_lock *lock, zkl_election *election, uint64_t token)
+void prober_start(prober *p, contender asked, uint64_t token)
 {
-	p->lock = lock;
-	p->election = election;
+	p->asked = asked;
 	p->token = token;
 	atomic_store(&p->stop, false);
 	atomic_store(&p->last_yes_ns, 0);
 	atomic_store(&p->first_no_ns, 0);
 	atomic_store(&p->yes_after_no, 0);
 	CU_ASSERT_FATAL(pthread_create(&p->thread, NULL, probe, p) == 0);
-}
-
-void prober_start(prober *p, zkl_lock *lock, uint64_t token)
-{
-	start_probing(p, lock, NULL, token);
-}
-
-void prober_start_election(prober *p, zkl_election *election, uint64_t token)
-{
-	start_probing(p, NULL, election, token);
 }
 
 void prober_stop(prober *p)

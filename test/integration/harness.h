@@ -150,6 +150,8 @@ void net_cut(net *n);
 void net_set_door(net *n, proxy_door door);
 void net_hold(net *n, unsigned directions);
 int  net_requests(net *n, int op);
+/* Requests but heartbeats, once none has come for a while. */
+int  net_settled_requests(net *n);
 void net_reset_counts(net *n);
 /* Ends the session that was granted last through these proxies, as an expiry does, while its owner is kept away. */
 void net_expire(net *n);
@@ -205,6 +207,14 @@ bool recorder_wait_leader(recorder *r, uint64_t token, int64_t timeout_ms, seen 
 zkl_lock     *lock_new(zkl_session *s, const char *path, recorder *r);
 zkl_election *election_new(zkl_session *s, const char *path, unsigned flags, recorder *r);
 
+/* Either, for tests of both. */
+typedef struct contender {
+	zkl_lock     *lock; /* or: */
+	zkl_election *election;
+} contender;
+
+int64_t contender_check(contender c, uint64_t token);
+
 /* ---- acquiring in another thread ---- */
 
 typedef struct acquirer {
@@ -224,17 +234,15 @@ int  acquirer_join(acquirer *a); /* what acquire() returned */
 
 /* A thread that asks check() over and over. A yes is stamped with the moment before the call. */
 typedef struct prober {
-	pthread_t     thread;
-	zkl_lock     *lock; /* or: */
-	zkl_election *election;
-	uint64_t      token;
-	atomic_bool   stop;
-	atomic_llong  last_yes_ns, first_no_ns; /* 0: none */
-	atomic_int    yes_after_no;
+	pthread_t    thread;
+	contender    asked;
+	uint64_t     token;
+	atomic_bool  stop;
+	atomic_llong last_yes_ns, first_no_ns; /* 0: none */
+	atomic_int   yes_after_no;
 } prober;
 
-void prober_start(prober *p, zkl_lock *lock, uint64_t token);
-void prober_start_election(prober *p, zkl_election *election, uint64_t token);
+void prober_start(prober *p, contender asked, uint64_t token);
 void prober_stop(prober *p);
 
 /* ---- servers ---- */

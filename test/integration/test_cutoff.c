@@ -29,11 +29,6 @@ typedef enum moment {
 } moment;
 
 /* What is tested: a lock, or with ZKLOCK_TEST_ELECTION an election. */
-typedef struct contender {
-	zkl_lock     *lock; /* or: */
-	zkl_election *election;
-} contender;
-
 static bool is_election(void)
 {
 	return getenv("ZKLOCK_TEST_ELECTION") != NULL;
@@ -55,11 +50,6 @@ static void contender_free(contender c)
 static int contender_start(contender c, int64_t timeout_ms)
 {
 	return c.lock != NULL ? zkl_lock_start(c.lock, timeout_ms, NULL) : zkl_election_campaign(c.election, NULL);
-}
-
-static int64_t contender_check(contender c, uint64_t token)
-{
-	return c.lock != NULL ? zkl_lock_check(c.lock, token) : zkl_election_check(c.election, token);
 }
 
 typedef struct stage {
@@ -135,10 +125,7 @@ static bool acquired(stage *st, int64_t timeout_ms, uint64_t *token)
 	if (!recorder_wait(&st->holder_events, ZKL_EV_GRANTED, 1, timeout_ms, &granted))
 		return false;
 	*token = granted.token;
-	if (st->held.lock != NULL)
-		prober_start(&st->asking, st->held.lock, *token);
-	else
-		prober_start_election(&st->asking, st->held.election, *token);
+	prober_start(&st->asking, st->held, *token);
 	EXPECT_RC(contender_start(st->next, ZKL_FOREVER), ZKL_OK);
 	return true;
 }

@@ -253,7 +253,7 @@ static void leader_that_hears_nothing_is_told_stop_ms_before_its_lease_ends(void
 	EXPECT_RC(zkl_election_new(s, path.text, &options, &e, NULL), ZKL_OK);
 	EXPECT_RC(zkl_election_campaign(e, NULL), ZKL_OK);
 	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, &term));
-	prober_start_election(&asking, e, term.token);
+	prober_start(&asking, (contender){.election = e}, term.token);
 	wait_for_full_lease(s);
 	net_hold(&way, PROXY_BOTH);
 	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_LOST, 1, 2 * SESSION_MS, &lost));

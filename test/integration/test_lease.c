@@ -34,7 +34,7 @@ static void holder_open(holder *h, size_t server_number, size_t count, int64_t t
 	h->s = session_open(h->n.servers, timeout_ms);
 	h->lock = lock_new(h->s, h->path.text, &h->events);
 	EXPECT_RC(zkl_lock_acquire(h->lock, 2 * ENOUGH_MS, &h->grant, NULL), ZKL_OK);
-	prober_start(&h->asking, h->lock, h->grant.token);
+	prober_start(&h->asking, (contender){.lock = h->lock}, h->grant.token);
 }
 
 static void holder_close(holder *h)
@@ -282,7 +282,7 @@ static void short_outages_cost_no_lock(void)
 	EXPECT_INT(net_requests(&h.n, OP_CREATE2), 1 + 1); /* one found no directory */
 	EXPECT_RC(zkl_lock_release(h.lock, ENOUGH_MS, NULL), ZKL_OK);
 	prober_stop(&h.asking);
-	prober_start(&h.asking, h.lock, h.grant.token);
+	prober_start(&h.asking, (contender){.lock = h.lock}, h.grant.token);
 	holder_close(&h);
 }
 

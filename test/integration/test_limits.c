@@ -270,22 +270,6 @@ static int served_count(void)
 	return count;
 }
 
-/* Requests but heartbeats, once none has come for a while. */
-static int settled_requests(net *n)
-{
-	int     count = -1;
-	int64_t since_ms = now_ms();
-	while (now_ms() - since_ms < 200) {
-		int now = net_requests(n, OP_ANY) - net_requests(n, OP_MULTI);
-		if (now != count) {
-			count = now;
-			since_ms = now_ms();
-		}
-		poll_pause();
-	}
-	return count;
-}
-
 static void release_costs_a_thousand_waiters_what_it_costs_one(void)
 {
 	lock_path    path = new_path();
@@ -308,14 +292,14 @@ static void release_costs_a_thousand_waiters_what_it_costs_one(void)
 		EXPECT_TRUE(recorder_wait(&events[i], ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
 	}
 	for (int i = 0; i < SERVED; i++) {
-		settled_requests(&n);
+		net_settled_requests(&n);
 		net_reset_counts(&n);
 		if (i == 0)
 			EXPECT_INT(zkclient_delete(observer(), holder.path), ZOK);
 		else
 			EXPECT_RC(zkl_lock_release(locks[i - 1], 0, NULL), ZKL_OK);
 		EXPECT_TRUE(recorder_wait(&events[i], ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
-		int requests = settled_requests(
+		int requests = net_settled_requests(
 			&n); /* its delete, the next one's mark, and that who is behind it looks */
 		sum += requests;
 		most = requests > most ? requests : most;

@@ -312,22 +312,35 @@ static void handle_is_whole_until_its_callback_has_returned(void)
 	recorder_free(&events);
 }
 
-static void *close_at_once(void *session)
+typedef struct closing {
+	net          n;
+	zkl_session *s;
+} closing;
+
+/* Once it was asked who holds, and the answer is missing. */
+static void *close_while_asked(void *arg)
 {
-	let_pass(100);
-	zkl_session_close(session, 0);
+	closing *c = arg;
+	while (net_requests(&c->n, OP_SYNC) == 0)
+		poll_pause();
+	zkl_session_close(c->s, 0);
 	return NULL;
 }
 
 static void holder_bears_that_its_session_is_closed(void)
 {
-	zkl_session *s = session_open("127.0.0.1:1", SESSION_MS);
-	pthread_t    thread;
-	zkl_peer     peer;
+	closing   c;
+	pthread_t thread;
+	zkl_peer  peer;
 
-	EXPECT_INT(pthread_create(&thread, NULL, close_at_once, s), 0);
-	EXPECT_RC(zkl_lock_holder(s, "/locks/nowhere", &peer, NULL), ZKL_ESTATE);
+	net_open(&c.n, 1, 1);
+	c.s = session_open(c.n.servers, SESSION_MS);
+	EVENTUALLY(session_timeout_ms(c.s) > 0, ENOUGH_MS);
+	net_hold(&c.n, PROXY_TO_CLIENT);
+	EXPECT_INT(pthread_create(&thread, NULL, close_while_asked, &c), 0);
+	EXPECT_RC(zkl_lock_holder(c.s, "/locks/nowhere", &peer, NULL), ZKL_ESTATE);
 	pthread_join(thread, NULL);
+	net_close(&c.n);
 }
 
 static void free_waits_for_a_callback_in_another_thread(void)

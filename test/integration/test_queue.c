@@ -406,22 +406,6 @@ static void who_gave_up_creates_nothing_when_its_predecessor_goes(void)
 
 /* ---- no herd ---- */
 
-/* Requests but heartbeats, once none has come for a while. */
-static int settled_requests(net *n)
-{
-	int     count = -1;
-	int64_t since_ms = now_ms();
-	while (now_ms() - since_ms < 200) {
-		int now = net_requests(n, OP_ANY) - net_requests(n, OP_MULTI);
-		if (now != count) {
-			count = now;
-			since_ms = now_ms();
-		}
-		poll_pause();
-	}
-	return count;
-}
-
 /* What a hand-over costs all of `waiters` together. */
 static int requests_of_a_hand_over(int waiters)
 {
@@ -442,11 +426,11 @@ static int requests_of_a_hand_over(int waiters)
 		EXPECT_TRUE(recorder_wait(&events[i], ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
 	}
 	EVENTUALLY(net_requests(&n, OP_MULTI) > 0, ENOUGH_MS);
-	settled_requests(&n);
+	net_settled_requests(&n);
 	net_reset_counts(&n);
 	EXPECT_INT(zkclient_delete(observer(), holder.path), ZOK);
 	EXPECT_TRUE(recorder_wait(&events[0], ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
-	int requests = settled_requests(&n); /* it marks its node, and the next one looks */
+	int requests = net_settled_requests(&n); /* it marks its node, and the next one looks */
 	for (int i = 1; i < waiters; i++)
 		EXPECT_TRUE(!granted(&events[i]));
 	for (int i = waiters - 1; i >= 0; i--)

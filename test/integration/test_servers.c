@@ -32,7 +32,7 @@ static void holder_of_a_dead_ensemble_is_lost_by_its_own_clock(void)
 	prober       asking;
 	seen         lost = {0};
 	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
-	prober_start(&asking, lock, grant.token);
+	prober_start(&asking, (contender){.lock = lock}, grant.token);
 	wait_for_full_lease(s);
 	all("kill");
 	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_LOST, 1, 2 * timeout_ms, &lost));

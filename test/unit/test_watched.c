@@ -67,15 +67,15 @@ static void deletion_fires_both_kinds_and_a_change_only_one(void)
 	begin();
 	leave("x", true, 1, 1);
 	leave("x", false, 2, 1);
-	zkl__watched_fired(&w, "/a", "x", false);
+	zkl__watched_fired(&w, NULL, "/a", "x", false);
 	CHECK_INT(w.bytes, 14);
-	zkl__watched_fired(&w, "/a", "x", false);
+	zkl__watched_fired(&w, NULL, "/a", "x", false);
 	CHECK_INT(w.bytes, 14);
-	zkl__watched_fired(&w, "/a", "x", true);
+	zkl__watched_fired(&w, NULL, "/a", "x", true);
 	CHECK_INT(w.bytes, 0);
 	leave("x", true, 1, 1);
 	leave("x", false, 2, 1);
-	zkl__watched_fired(&w, "/a", "x", true);
+	zkl__watched_fired(&w, NULL, "/a", "x", true);
 	CHECK_INT(w.bytes, 0);
 	finish();
 }
@@ -84,9 +84,9 @@ static void same_name_elsewhere_fires_nothing(void)
 {
 	begin();
 	leave("x", true, 1, 1);
-	zkl__watched_fired(&w, "/b", "x", true);
-	zkl__watched_fired(&w, "/a/x", "", true);
-	zkl__watched_fired(&w, "/a", "xx", true);
+	zkl__watched_fired(&w, NULL, "/b", "x", true);
+	zkl__watched_fired(&w, NULL, "/a/x", "", true);
+	zkl__watched_fired(&w, NULL, "/a", "xx", true);
 	CHECK_INT(w.bytes, 14);
 	finish();
 }
@@ -115,7 +115,7 @@ static void many_are_told_apart(void)
 	CHECK_INT(w.bytes, 14000);
 	for (int i = 999; i >= 0; i -= 2) {
 		snprintf(name, sizeof name, "%d", i);
-		zkl__watched_fired(&w, "/a", name, true);
+		zkl__watched_fired(&w, NULL, "/a", name, true);
 	}
 	CHECK_INT(w.bytes, 7000);
 	CHECK_INT(w.left_count, 500);
