@@ -95,6 +95,8 @@ def _start_server(state, number):
     _spawn(["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
             # It would leave a file behind when it is killed.
             "-XX:-UsePerfData",
+            # A stall of the disk is not what is tested, nor is a loss of power.
+            "-Dzookeeper.forceSync=no",
             # Idle containers go within a second or two in place of a minute.
             "-Dznode.container.checkIntervalMs=1000",
             # Quotas are in force, where one is set.

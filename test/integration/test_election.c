@@ -137,8 +137,11 @@ static void epochs_and_tokens_grow_with_each_term(void)
 		EXPECT_TRUE(zkl_election_check(c->election, term.token) > 0);
 		EXPECT_RC(zkl_election_resign(c->election, 0, NULL), ZKL_OK);
 		EXPECT_RC(zkl_election_check(c->election, term.token), ZKL_ENOTHELD);
+		int waits = recorder_count(&c->events, ZKL_EV_WAITING);
 		EXPECT_RC(zkl_election_campaign(c->election, NULL), ZKL_OK); /* at once */
 		EXPECT_RC(zkl_election_campaign(c->election, NULL), ZKL_ESTATE);
+		EXPECT_TRUE(
+			recorder_wait(&c->events, ZKL_EV_WAITING, waits + 1, ENOUGH_MS, NULL)); /* its place is fixed */
 	}
 	for (int i = 0; i < CANDIDATES; i++)
 		candidate_close(&all[i]);

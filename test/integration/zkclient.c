@@ -53,13 +53,15 @@ static bool again(zkclient *c, int rc, int64_t end_ms)
 	if (rc != ZCONNECTIONLOSS && rc != ZOPERATIONTIMEOUT && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE &&
 	    rc != ZSESSIONMOVED)
 		return false;
-	if (now_ms() >= end_ms)
-		return false;
-	if (is_unrecoverable(c->handle)) {
-		zookeeper_close(c->handle);
-		c->handle = connect_to(c->servers, NULL);
+	while (c->handle != NULL && now_ms() < end_ms) {
+		if (wait_connected(c->handle, end_ms))
+			return true;
+		if (is_unrecoverable(c->handle)) {
+			zookeeper_close(c->handle);
+			c->handle = connect_to(c->servers, NULL);
+		}
 	}
-	return c->handle != NULL && wait_connected(c->handle, end_ms);
+	return false;
 }
 
 zkclient *zkclient_open(const char *servers)

@@ -60,8 +60,12 @@ class Contest(unittest.TestCase):
             for peer in self.peers:
                 peer.check_alive()
             return self.count(who) > before
+        self.wait_for(progress, "a grant%s after %d" % (who and " of " + who, before))
+
+    def wait_for(self, condition, what):
+        """And says how things stand if it waits in vain."""
         try:
-            wait_for(progress, "a grant%s after %d" % (who and " of " + who, before), self.session_s + STALL_S)
+            return wait_for(condition, what, self.session_s + STALL_S)
         except AssertionError as stall:
             raise AssertionError("%s; contenders: %s; queue: %s" % (
                 stall, ", ".join(map(str, self.peers)), zkwire.children(SERVERS, self.path))) from None

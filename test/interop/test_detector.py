@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Would the thousand grants find an overlap? test_detector.py KIND"""
+"""Would the grants in turn find an overlap? test_detector.py KIND"""
 
 import sys
 import unittest
@@ -8,7 +8,6 @@ sys.dont_write_bytecode = True
 
 # pylint: disable=wrong-import-position
 from contest import Contest, main
-from support import wait_for
 
 
 class Detector(Contest):
@@ -24,9 +23,9 @@ class Detector(Contest):
         self.assertEqual(self.grants(), [])
 
     def assert_overlap(self, *contenders):
-        for kind, recipe in contenders:
-            self.start(kind, recipe).tell("grants 3")
-        found = wait_for(lambda: [peer for peer in self.peers if peer.process.poll() is not None], "an overlap")
+        for peer in [self.start(kind, recipe) for kind, recipe in contenders]:
+            peer.wait_ready().tell("grants 3")
+        found = self.wait_for(lambda: [peer for peer in self.peers if peer.process.poll() is not None], "an overlap")
         self.assertEqual({peer.end() for peer in found}, {3})
 
     def test_finds_a_recipe_that_does_not_see_the_others_names(self):
