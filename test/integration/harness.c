@@ -74,6 +74,16 @@ int rounds(int in_short_runs, int in_long_runs)
 	return getenv("ZKLOCK_TEST_LONG") != NULL ? in_long_runs : in_short_runs;
 }
 
+bool under_valgrind(void)
+{
+	return getenv("ZKLOCK_TEST_VALGRIND") != NULL;
+}
+
+int64_t late(int64_t ms)
+{
+	return ms + (under_valgrind() ? 10000 : 1000);
+}
+
 static zkclient *the_observer;
 
 zkclient *observer(void)

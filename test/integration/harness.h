@@ -62,6 +62,8 @@ const char               *backend(void);
 int64_t                   tick_ms(void);
 int64_t                   sync_limit(void);
 int                       rounds(int in_short_runs, int in_long_runs);
+bool                      under_valgrind(void);
+int64_t                   late(int64_t ms); /* when, on a busy machine, what takes so long may come at the latest */
 
 /* A path that no other test uses, also in other processes. It is removed after the test, with what is below it. */
 typedef struct lock_path {

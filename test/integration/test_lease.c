@@ -417,7 +417,7 @@ static void child_start(child *c, const char *role, const char *path, int64_t ti
 {
 	int         out[2], in[2];
 	char        timeout[24];
-	const char *argv[] = {"/proc/self/exe", "role", role, path, timeout, NULL};
+	const char *argv[] = {program_invocation_name, "role", role, path, timeout, NULL};
 	*c = (child){.pid = -1};
 	snprintf(timeout, sizeof timeout, "%lld", (long long)timeout_ms);
 	CU_ASSERT_FATAL(pipe2(out, O_CLOEXEC) == 0 && pipe2(in, O_CLOEXEC) == 0);

@@ -13,7 +13,6 @@
 
 #define SESSION_MS (tick_ms() * 12)
 #define ENOUGH_MS  10000 /* for anything that needs a few round trips, on a busy machine */
-#define LATE_MS    500   /* how late a timeout may be */
 
 /* ---- grants ---- */
 
@@ -551,7 +550,7 @@ static void acquire_times_out_in_time_and_leaves_no_node(void)
 		zkl_error error = {0};
 		int64_t   start_ns = now_ns();
 		EXPECT_RC(zkl_lock_acquire(waiting, timeouts_ms[i], &grant, &error), ZKL_ETIMEDOUT);
-		EXPECT_RANGE((now_ns() - start_ns) / 1000, timeouts_ms[i] * 1000, (timeouts_ms[i] + LATE_MS) * 1000);
+		EXPECT_RANGE((now_ns() - start_ns) / 1000, timeouts_ms[i] * 1000, late(timeouts_ms[i]) * 1000);
 		EXPECT_RC(error.code, ZKL_ETIMEDOUT);
 		EVENTUALLY(zkclient_count(observer(), path.text) == 1, 1000);
 	}
@@ -579,7 +578,7 @@ static void acquire_keeps_its_timeout_while_no_server_answers(void)
 		zkl_error    error = {0};
 		int64_t      start_ns = now_ns();
 		EXPECT_RC(zkl_lock_acquire(lock, 2000, &grant, &error), ZKL_ENOTCONN);
-		EXPECT_RANGE((now_ns() - start_ns) / 1000, 2000 * 1000, (2000 + LATE_MS) * 1000);
+		EXPECT_RANGE((now_ns() - start_ns) / 1000, 2000 * 1000, late(2000) * 1000);
 		net_set_door(&n, PROXY_OPEN);
 		net_hold(&n, 0);
 		EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS * 2, &grant, NULL), ZKL_OK);
@@ -605,10 +604,10 @@ static void try_and_holder_keep_op_ms_while_no_server_answers(void)
 	zkl_lock *lock = lock_new(s, path.text, NULL);
 	int64_t   start_ms = now_ms();
 	EXPECT_RC(zkl_lock_acquire(lock, 0, &grant, NULL), ZKL_ENOTCONN);
-	EXPECT_RANGE(now_ms() - start_ms, 699, 700 + LATE_MS);
+	EXPECT_RANGE(now_ms() - start_ms, 699, late(700));
 	start_ms = now_ms();
 	EXPECT_RC(zkl_lock_holder(s, path.text, &peer, NULL), ZKL_ENOTCONN);
-	EXPECT_RANGE(now_ms() - start_ms, 699, 700 + LATE_MS);
+	EXPECT_RANGE(now_ms() - start_ms, 699, late(700));
 	zkl_lock_free(lock);
 	zkl_session_close(s, 0);
 	net_close(&n);
@@ -712,7 +711,7 @@ static void close_keeps_its_timeout_while_servers_are_silent(void)
 		}
 		int64_t start_ms = now_ms(), timeout_ms = timeouts_ms[i % 2];
 		EXPECT_RC(zkl_session_close(s, timeout_ms), ZKL_ETIMEDOUT);
-		EXPECT_RANGE(now_ms() - start_ms, timeout_ms - 1, timeout_ms + LATE_MS);
+		EXPECT_RANGE(now_ms() - start_ms, timeout_ms - 1, late(timeout_ms));
 		zkl_lock_free(lock);
 		net_close(&n);
 		EVENTUALLY(zkclient_count(observer(), path.text) == 0, 12 * tick_ms());
@@ -727,7 +726,7 @@ static void close_without_any_connection_is_quick(void)
 	zkl_session *s = session_open(n.servers, SESSION_MS);
 	int64_t      start_ms = now_ms();
 	zkl_session_close(s, ENOUGH_MS);
-	EXPECT_RANGE(now_ms() - start_ms, 0, LATE_MS);
+	EXPECT_RANGE(now_ms() - start_ms, 0, late(0));
 	net_close(&n);
 }
 

@@ -41,7 +41,7 @@ static void holder_of_a_dead_ensemble_is_lost_by_its_own_clock(void)
 	int64_t   start_ms = now_ms();
 	zkl_lock *other = lock_new(s, path.text, NULL);
 	EXPECT_RC(zkl_lock_acquire(other, 2000, &later, NULL), ZKL_ENOTCONN); /* CURATOR-559 */
-	EXPECT_RANGE(now_ms() - start_ms, 1999, 2500);
+	EXPECT_RANGE(now_ms() - start_ms, 1999, late(2000));
 	all("start");
 	EXPECT_RC(zkl_lock_check(lock, grant.token), ZKL_ELOST);
 	EXPECT_RC(zkl_lock_release(lock, 0, NULL), ZKL_ENOTHELD);
@@ -71,22 +71,22 @@ static void calls_keep_their_timeouts_while_all_servers_are_stopped(void)
 	zkl_lock *fresh_lock = lock_new(fresh, path.text, NULL);
 	int64_t   start_ms = now_ms();
 	EXPECT_RC(zkl_lock_release(lock, 1000, NULL), ZKL_ETIMEDOUT);
-	EXPECT_RANGE(now_ms() - start_ms, 999, 1500);
+	EXPECT_RANGE(now_ms() - start_ms, 999, late(1000));
 	start_ms = now_ms();
 	EXPECT_TRUE(zkl_lock_acquire(free_lock, 2000, &grant, NULL) < 0);
-	EXPECT_RANGE(now_ms() - start_ms, 1999, 2500);
+	EXPECT_RANGE(now_ms() - start_ms, 1999, late(2000));
 	start_ms = now_ms();
 	EXPECT_RC(zkl_lock_acquire(fresh_lock, 2000, &grant, NULL), ZKL_ENOTCONN);
-	EXPECT_RANGE(now_ms() - start_ms, 1999, 2500);
+	EXPECT_RANGE(now_ms() - start_ms, 1999, late(2000));
 	start_ms = now_ms();
 	EXPECT_TRUE(zkl_lock_holder(s, path.text, &peer, NULL) < 0);
-	EXPECT_RANGE(now_ms() - start_ms, 0, SESSION_MS / 2 + 500);
+	EXPECT_RANGE(now_ms() - start_ms, 0, late(SESSION_MS / 2));
 	start_ms = now_ms();
 	zkl_session_close(fresh, 1000);
-	EXPECT_RANGE(now_ms() - start_ms, 0, 1500);
+	EXPECT_RANGE(now_ms() - start_ms, 0, late(1000));
 	start_ms = now_ms();
 	EXPECT_RC(zkl_session_close(s, 1000), ZKL_ETIMEDOUT);
-	EXPECT_RANGE(now_ms() - start_ms, 999, 1500);
+	EXPECT_RANGE(now_ms() - start_ms, 999, late(1000));
 	zkl_lock_free(lock);
 	zkl_lock_free(free_lock);
 	zkl_lock_free(fresh_lock);
