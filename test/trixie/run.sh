@@ -24,7 +24,7 @@ inside() {
 
 tests() {
 	exec "$zk" run -- "$here/run.sh" inside ctest --test-dir "$build" --output-on-failure --no-tests=error \
-		--no-label-summary --parallel "${ZKLOCK_TEST_JOBS:-3}" "$@"
+		--no-label-summary --parallel "${ZKLOCK_TEST_JOBS:-4}" "$@"
 }
 
 case ${1:-} in
@@ -32,17 +32,21 @@ inside)
 	shift
 	inside "$@"
 	;;
-own) tests -R "^integration\.$2\$" ;;
+on)
+	case $2 in
+	shared) tests -L '^(unit|integration)$' -LE '^own$' ;;
+	readonly) export ZKLOCK_JVMFLAGS=-Dreadonlymode.enabled=true ;;
+	esac
+	tests -R "^integration\.$2\$"
+	;;
 '')
 	warnings=()
 	[[ -z ${CI:-} ]] || warnings=(-DCMAKE_COMPILE_WARNING_AS_ERROR=ON)
 	"$here/run.sh" inside cmake -S "$top" -B "$build" -G Ninja --log-level=WARNING -DBUILD_TESTING=ON \
 		-DZKLOCK_TEST_OWN_ENSEMBLE=OFF "${warnings[@]}"
 	"$here/run.sh" inside cmake --build "$build"
-	# Those that take servers away have an ensemble each, two at a time.
-	printf '%s\n' servers election_servers progress cutoff | xargs -n 1 -P 2 "$here/run.sh" own
-	ZKLOCK_JVMFLAGS=-Dreadonlymode.enabled=true "$here/run.sh" own readonly
-	tests -L '^(unit|integration)$' -LE '^own$'
+	# Those that take servers away have an ensemble each, beside all those that share one.
+	printf '%s\n' shared servers election_servers cutoff progress readonly | xargs -n 1 -P 2 "$here/run.sh" on
 	;;
 *)
 	echo "usage: run.sh" >&2
