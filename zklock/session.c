@@ -61,6 +61,8 @@ struct zkl_session {
 	bool                resolving, resolved; /* a thread is at it; it has left what it found */
 	char               *found;
 	int64_t     retry_ns; /* when to go on to a connection, while there is none and nothing is being resolved */
+	int64_t     alone_ns; /* since when there is none */
+	int64_t     tell_ns;  /* when to say so; ZKL__NEVER: there is one, or it was said */
 	int         wake_fd, timer_fd;
 	int64_t     timer_ns; /* what timer_fd is set to */
 	atomic_bool cancelled;
@@ -237,6 +239,28 @@ static const struct zkl__port port = {.now_ns = world_now,
                                       .ready = world_ready,
                                       .log = world_log};
 
+/* ---- no server in reach -------------------------------------------------------------------------------------------------------- */
+
+static void begin_outage(zkl_session *s)
+{
+	s->alone_ns = boot_ns();
+	s->tell_ns = s->alone_ns + zkl__hub_timeout_ns(&s->hub);
+}
+
+static void tell_of_outage(zkl_session *s, int64_t now)
+{
+	char   text[400];
+	size_t length;
+
+	s->tell_ns = ZKL__NEVER;
+	length = (size_t)snprintf(text, sizeof text, "no server has been reached for %" PRId64 " ms, trying on:",
+	                          (now - s->alone_ns) / MS);
+	for (unsigned i = 0; i < s->servers.count && length < sizeof text; i++)
+		length += (size_t)snprintf(text + length, sizeof text - length, " %s %s", s->servers.list[i].host,
+		                           s->servers.list[i].port);
+	world_log(s, LOG_WARNING, "unreachable", text, NULL);
+}
+
 /* ---- client: made, made anew ------------------------------------------------------------------------------------------------- */
 
 static void client_wake(void *arg)
@@ -404,11 +428,14 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 			world_log(s, LOG_WARNING, "timeout-changed",
 			          "the servers disagree on the session timeout; set them alike", NULL);
 		zkl__hub_link_up(&s->hub, mail->session_id, mail->timeout_ns);
+		s->tell_ns = ZKL__NEVER;
 		zkl__session_changed(s);
 		break;
 	case ZKL__MAIL_DISCONNECTED:
-		if (s->hub.link)
+		if (s->hub.link) {
 			world_log(s, LOG_NOTICE, "disconnected", "the connection broke, looking for a server", NULL);
+			begin_outage(s);
+		}
 		zkl__hub_link_down(&s->hub);
 		go_on_after_break(s);
 		zkl__session_changed(s);
@@ -457,6 +484,8 @@ static void end_client(zkl_session *s)
 /* The client is of no more use. */
 static void replace_client(zkl_session *s, enum zkl__mail_type why)
 {
+	bool reached = s->hub.link || why != ZKL__MAIL_LOST; /* it is a server that said so */
+
 	if (why == ZKL__MAIL_AUTH_FAILED) {
 		world_log(s, LOG_ERR, "auth-failed", "the servers refused the session's auth", NULL);
 		s->denied = true;
@@ -467,6 +496,10 @@ static void replace_client(zkl_session *s, enum zkl__mail_type why)
 		world_log(s, LOG_WARNING, "expired", "the session is over, opening a new one", NULL);
 	}
 	end_client(s);
+	if (reached)
+		begin_outage(s);
+	if (s->denied)
+		s->tell_ns = ZKL__NEVER;
 	/* A server at the addresses in use has just said so. */
 	if (!s->stopping && !s->denied)
 		make_client(s);
@@ -500,6 +533,8 @@ static void set_timer(zkl_session *s)
 
 	if (s->retry_ns < at && may_go_on(s))
 		at = s->retry_ns;
+	if (s->tell_ns < at)
+		at = s->tell_ns;
 	if (at == s->timer_ns)
 		return;
 	s->timer_ns = at;
@@ -527,6 +562,8 @@ static void do_what_is_due(zkl_session *s)
 	}
 	if (may_go_on(s) && boot_ns() >= s->retry_ns)
 		go_on(s);
+	if (boot_ns() >= s->tell_ns)
+		tell_of_outage(s, boot_ns());
 	zkl__hub_timer(&s->hub);
 }
 
@@ -537,6 +574,7 @@ static void *run_protocol(void *arg)
 
 	pthread_mutex_lock(&s->mutex);
 	s->awake = true;
+	begin_outage(s);
 	begin_client(s);
 	while (!s->stopping) {
 		set_timer(s);
@@ -731,7 +769,7 @@ static zkl_session *new_session(const zkl_session_options *o)
 	s->log = o->log;
 	s->log_user = o->log_user;
 	s->log_level = o->log_level;
-	s->retry_ns = ZKL__NEVER;
+	s->retry_ns = s->tell_ns = ZKL__NEVER;
 	s->wake_fd = s->timer_fd = s->events.fd = -1;
 	return s;
 }

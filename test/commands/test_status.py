@@ -276,6 +276,13 @@ class NobodyThere(CommandTest):
         self.assert_one_line(err)
         self.assertTrue(0.3 <= took < 3, took)
 
+    def test_verbose_names_who_cannot_be_reached(self):
+        wrapper = self.start("-v", "-T", "1s", "-s", CLOSED, self.lock, "--", "true")
+        line = wrapper.stderr.readline()
+        wrapper.terminate()
+        self.assertEqual(wrapper.result(5)[0], -signal.SIGTERM)
+        self.assert_one_line(line, "no server has been reached", "127.0.0.1 1")
+
     def test_signal_while_nobody_is_there(self):
         wrapper = self.start("-s", CLOSED, self.lock, "--", "true")
         wait_for(wrapper.warden, "the warden runs")

@@ -118,7 +118,8 @@ def up(state):
         with open(os.path.join(data, "myid"), "w", encoding="ascii") as f:
             f.write("%d\n" % i)
         with open(config, "w", encoding="utf-8") as f:
-            f.write("\n".join(lines + ["clientPort=%d" % state.port(i), "dataDir=" + data]) + "\n")
+            own = os.environ.get("ZKLOCK_CFG3", "").split() if i == 3 else []
+            f.write("\n".join(lines + own + ["clientPort=%d" % state.port(i), "dataDir=" + data]) + "\n")
     for i in state.numbers:
         _start_server(state, i)
     _spawn([sys.executable, "-B", os.path.join(HERE, "keep_moving.py"), state.folder] + [str(p) for p in state["ports"]],

@@ -178,6 +178,41 @@ static void names_without_an_address_are_logged_and_tried_again(void)
 	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
 }
 
+/* Not before a session timeout of it has gone by, and not again as it goes on. */
+static void outage_of_a_session_timeout_is_logged_once(void)
+{
+	lock_path path = new_path();
+	net       n;
+	char      named[100];
+	zkl_grant grant;
+	net_open(&n, 1, 1);
+	net_set_door(&n, PROXY_REFUSING);
+	const char *colon = strrchr(n.servers, ':');
+	snprintf(named, sizeof named, "%.*s %s", (int)(colon - n.servers), n.servers, colon + 1);
+	int64_t      began = now_ns();
+	zkl_session *s = open_logged(n.servers, 5);
+	zkl_lock    *lock = lock_new(s, path.text, NULL);
+	EVENTUALLY(lines("unreachable", 4, named) == 1, ENOUGH_MS);
+	EXPECT_TRUE(now_ns() - began >= SESSION_MS * 1000000);
+	EXPECT_RC(zkl_lock_acquire(lock, 2 * SESSION_MS, &grant, NULL), ZKL_ENOTCONN);
+	EXPECT_INT(lines("unreachable", 4, ""), 1);
+	net_set_door(&n, PROXY_OPEN);
+	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
+	net_cut(&n); /* an outage that is over at once is none */
+	EVENTUALLY(stats_of(s).reconnects == 1, ENOUGH_MS);
+	net_set_door(&n, PROXY_REFUSING);
+	net_cut(&n);
+	EVENTUALLY(lines("disconnected", 5, "") == 2, ENOUGH_MS);
+	EXPECT_INT(lines("unreachable", 4, ""), 1);
+	EVENTUALLY(lines("unreachable", 4, named) == 2, ENOUGH_MS);
+	net_set_door(&n, PROXY_OPEN);
+	EVENTUALLY(stats_of(s).connected, ENOUGH_MS);
+	EXPECT_INT(lines("unreachable", 4, ""), 2);
+	zkl_lock_free(lock);
+	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
+	net_close(&n);
+}
+
 /* Descriptors are left for the session, and none for the client. */
 static void client_that_cannot_be_made_is_logged_and_tried_again(void)
 {
@@ -291,6 +326,7 @@ int main(int argc, char **argv)
 		{TEST(foreign_and_duplicate_nodes_are_logged, 60)},
 		{TEST(holder_that_cannot_watch_its_node_is_logged, 60)},
 		{TEST(names_without_an_address_are_logged_and_tried_again, 90)},
+		{TEST(outage_of_a_session_timeout_is_logged_once, 90)},
 		{TEST(client_that_cannot_be_made_is_logged_and_tried_again, 60)},
 		{TEST(counters_say_what_happened, 90)},
 		{TEST(slow_callbacks_and_late_heartbeats_show, 60)},

@@ -222,15 +222,29 @@ static void life_without_memory_at_the_nth_call_ends_well(void)
 	}
 }
 
+static atomic_int losses;
+
+static void count_losses(int level, const char *id, const char *message, void *user)
+{
+	(void)message;
+	(void)user;
+	if (level == 3 && strcmp(id, "memory") == 0)
+		atomic_fetch_add(&losses, 1);
+}
+
 /* Nothing else would wake a session in which nobody is next: it has no heartbeat, and no end of a timeout to look at. */
 static void lost_news_of_the_node_before_is_noticed_at_once(void)
 {
 	for (int burst = 1; burst <= 2; burst++) {
-		lock_path    path = new_path();
-		recorder     events = RECORDER("third");
-		node         first, second;
-		zkl_session *s = session_open(all_servers(), SESSION_MS);
-		zkl_lock    *lock = lock_new(s, path.text, &events);
+		lock_path           path = new_path();
+		recorder            events = RECORDER("third");
+		node                first, second;
+		zkl_session        *s = NULL;
+		zkl_session_options options = session_options(all_servers(), SESSION_MS);
+		options.log = count_losses;
+		atomic_store(&losses, 0);
+		EXPECT_RC(zkl_session_open(&options, &s, NULL), ZKL_OK);
+		zkl_lock *lock = lock_new(s, path.text, &events);
 		first = foreign_contender(path.text, "_c_6f0a3a52-41c1-4d4e-8f0a-5d0e6b1c1001-lock-");
 		second = foreign_contender(path.text, "_c_6f0a3a52-41c1-4d4e-8f0a-5d0e6b1c1002-lock-");
 		EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
@@ -242,6 +256,7 @@ static void lost_news_of_the_node_before_is_noticed_at_once(void)
 		EXPECT_INT(zkclient_delete(observer(), first.path), ZOK);
 		EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
 		EXPECT_TRUE(disarm(&memory));
+		EXPECT_INT(atomic_load(&losses), 1);
 		zkl_lock_free(lock);
 		EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
 		recorder_free(&events);
