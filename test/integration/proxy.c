@@ -42,13 +42,15 @@ typedef struct request {
 	int32_t xid, op;
 	int64_t seen_ns;
 	bool    marked; /* the rule strikes at its reply */
+	bool    second; /* the copy of a request, whose reply is not for the client */
 } request;
 
 typedef struct conn {
 	struct conn   *next;
 	int            client, server; /* descriptors; server is -1 once nothing more is to come from it */
 	stream         up, down;
-	request       *due; /* requests without a reply yet */
+	buffer         again; /* a reply that is to come a second time */
+	request       *due;   /* requests without a reply yet */
 	size_t         due_len, due_size;
 	struct pollfd *client_poll, *server_poll;
 } conn;
@@ -97,9 +99,11 @@ static size_t op_slot(int op)
 	return slot >= 0 && slot < OPS ? (size_t)slot : 0;
 }
 
-static bool is_counted_as_any(int op)
+static bool is_of(int wanted, int op)
 {
-	return op != OP_PING && op != OP_CLOSE_SESSION;
+	if (wanted == OP_ANY || wanted == OP_ANY_OR_END)
+		return op != OP_PING && (op != OP_CLOSE_SESSION || wanted == OP_ANY_OR_END);
+	return op == wanted;
 }
 
 static void buffer_append(buffer *b, const char *bytes, size_t len)
@@ -164,6 +168,7 @@ static void conn_end(proxy *p, conn *c)
 	free(c->up.out.bytes);
 	free(c->down.in.bytes);
 	free(c->down.out.bytes);
+	free(c->again.bytes);
 	free(c->due);
 	free(c);
 }
@@ -222,7 +227,7 @@ static bool rule_matches(proxy *p, int op, const char *frame, size_t len)
 	const proxy_rule *rule = &p->rule;
 	if (rule->act == 0 || rule->nth <= 0)
 		return false;
-	if (rule->op == OP_ANY ? !is_counted_as_any(op) : rule->op != op)
+	if (!is_of(rule->op, op))
 		return false;
 	if (rule->path != NULL && memmem(frame, len, rule->path, strlen(rule->path)) == NULL)
 		return false;
@@ -252,6 +257,58 @@ static void due_remove(conn *c, request *r)
 	memmove(r, r + 1, (--c->due_len - at) * sizeof *r);
 }
 
+/* Does the client wait for a reply that it checks the order of? Its numbers for pings, watches and credentials are below 0. */
+static bool is_awaited(const conn *c)
+{
+	for (size_t i = 0; i < c->due_len; i++)
+		if (c->due[i].xid > 0 && c->due[i].op != OP_CLOSE_SESSION && !c->due[i].second)
+			return true;
+	return false;
+}
+
+static void repeat_reply(proxy *p, conn *c)
+{
+	if (c->again.len == 0 || !is_awaited(c))
+		return;
+	buffer_append(&c->down.out, c->again.bytes, c->again.len);
+	c->again.len = 0;
+	strike(p);
+}
+
+static void note_request(proxy *p, const request *r, size_t len)
+{
+	size_t slot = op_slot(r->op);
+	p->counts[slot]++;
+	if ((int)len - 4 > p->largest[slot])
+		p->largest[slot] = (int)len - 4;
+}
+
+/* What an armed rule does at its request. */
+typedef enum fate { FORWARDED, FORWARDED_TWICE, SWALLOWED, HELD, RESET } fate;
+
+static fate fate_of(proxy *p, request *r)
+{
+	switch (p->rule.act) {
+	case PROXY_CUT_BEFORE:
+		strike(p);
+		return RESET;
+	case PROXY_HOLD_REQUEST:
+	case PROXY_HOLD_ALL:
+		p->held |= p->rule.act == PROXY_HOLD_ALL ? PROXY_BOTH : PROXY_TO_SERVER;
+		strike(p);
+		return HELD;
+	case PROXY_SWALLOW_REQUEST:
+		strike(p);
+		return SWALLOWED;
+	case PROXY_DOUBLE_REQUEST:
+		strike(p);
+		return FORWARDED_TWICE;
+	default:
+		r->marked = true;
+		return FORWARDED;
+	}
+}
+
 /* Frames from the client. false: the connection is to be reset. */
 static bool pump_up(proxy *p, conn *c)
 {
@@ -260,23 +317,21 @@ static bool pump_up(proxy *p, conn *c)
 		if (c->server < 0)
 			continue;
 		if (s->greeted) {
-			request r = {int_at(s->in.bytes + 4), int_at(s->in.bytes + 8), now_ns(), false};
-			if (rule_matches(p, r.op, s->in.bytes, len)) {
-				if (p->rule.act == PROXY_HOLD_REQUEST) {
-					p->held |= PROXY_TO_SERVER;
-					strike(p);
-					return true;
-				}
-				r.marked = true;
-			}
-			p->counts[op_slot(r.op)]++;
-			if ((int)len - 4 > p->largest[op_slot(r.op)])
-				p->largest[op_slot(r.op)] = (int)len - 4;
-			if (r.marked && p->rule.act == PROXY_CUT_BEFORE) {
-				strike(p);
+			request r = {int_at(s->in.bytes + 4), int_at(s->in.bytes + 8), now_ns(), false, false};
+			fate    f = rule_matches(p, r.op, s->in.bytes, len) ? fate_of(p, &r) : FORWARDED;
+			if (f == HELD)
+				return true;
+			note_request(p, &r, len);
+			if (f == RESET)
 				return false;
-			}
+			if (f == SWALLOWED)
+				continue;
 			due_push(c, r);
+			if (f == FORWARDED_TWICE) {
+				buffer_append(&s->out, s->in.bytes, len);
+				r.second = true;
+				due_push(c, r);
+			}
 		}
 		s->greeted = true;
 		buffer_append(&s->out, s->in.bytes, len);
@@ -297,6 +352,7 @@ static void note_session(proxy *p, const char *frame, size_t len)
 static bool pump_down(proxy *p, conn *c)
 {
 	stream *s = &c->down;
+	repeat_reply(p, c);
 	for (size_t len; !(p->held & PROXY_TO_CLIENT) && (len = frame_len(&s->in)) > 0; buffer_drop(&s->in, len)) {
 		if (s->not_before_ns > now_ns())
 			return true;
@@ -310,7 +366,8 @@ static bool pump_down(proxy *p, conn *c)
 		if (r != NULL && r->marked && p->rule.act != 0) {
 			act = p->rule.act;
 			r->marked = false;
-			strike(p);
+			if (act != PROXY_DOUBLE_REPLY)
+				strike(p);
 		}
 		if (act == PROXY_LOSE_REPLY)
 			return false;
@@ -322,11 +379,17 @@ static bool pump_down(proxy *p, conn *c)
 			p->held |= PROXY_TO_CLIENT;
 			return true;
 		}
-		if (r != NULL) {
+		bool swallowed = act == PROXY_SWALLOW_REPLY || (r != NULL && r->second);
+		if (r != NULL && !swallowed)
 			p->acked_ns[op_slot(r->op)] = r->seen_ns;
+		if (r != NULL)
 			due_remove(c, r);
+		if (!swallowed)
+			buffer_append(&s->out, s->in.bytes, len);
+		if (act == PROXY_DOUBLE_REPLY) {
+			buffer_append(&c->again, s->in.bytes, len);
+			repeat_reply(p, c);
 		}
-		buffer_append(&s->out, s->in.bytes, len);
 		if (act == PROXY_CUT_AFTER_REPLY) {
 			conn_end_behind_reply(c);
 			return true;
@@ -650,9 +713,11 @@ void proxy_arm(proxy *p, const proxy_rule *rule)
 	pthread_mutex_lock(&p->mutex);
 	p->rule = rule != NULL ? *rule : (proxy_rule){0};
 	p->struck = false;
-	for (conn *c = p->conns; c != NULL; c = c->next)
+	for (conn *c = p->conns; c != NULL; c = c->next) {
+		c->again.len = 0;
 		for (size_t i = 0; i < c->due_len; i++)
 			c->due[i].marked = false;
+	}
 	pthread_mutex_unlock(&p->mutex);
 }
 
@@ -676,7 +741,7 @@ int proxy_count(proxy *p, int op)
 	int sum = 0;
 	pthread_mutex_lock(&p->mutex);
 	for (int i = 0; i < OPS; i++)
-		if (op == OP_ANY ? is_counted_as_any(i - OP_OFFSET) : i - OP_OFFSET == op)
+		if (is_of(op, i - OP_OFFSET))
 			sum += p->counts[i];
 	pthread_mutex_unlock(&p->mutex);
 	return sum;

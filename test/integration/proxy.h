@@ -30,7 +30,8 @@ enum {
 	OP_AUTH = 100,
 	OP_SET_WATCHES = 101,
 	OP_CLOSE_SESSION = -11,
-	OP_ANY = -100 /* any request but connecting, pings and the end of the session */
+	OP_ANY = -100,       /* any request but connecting, pings and the end of the session */
+	OP_ANY_OR_END = -101 /* the end of the session, too */
 };
 
 /* How those who connect are met. */
@@ -49,7 +50,17 @@ typedef enum proxy_act {
 	PROXY_CUT_AFTER_REPLY, /* forward both, then end the connection: nothing behind the reply reaches the client */
 	PROXY_DELAY_REPLY,     /* the reply, and what is behind it, waits for delay_ms */
 	PROXY_HOLD_REQUEST,    /* as proxy_hold(PROXY_TO_SERVER), from this request on */
-	PROXY_HOLD_REPLY       /* as proxy_hold(PROXY_TO_CLIENT), from this request's reply on */
+	PROXY_HOLD_REPLY,      /* as proxy_hold(PROXY_TO_CLIENT), from this request's reply on */
+	PROXY_HOLD_ALL,        /* as proxy_hold(PROXY_BOTH), from this request on */
+	/* The connection stays, and what is behind goes on. The client finds the next reply out of order and hangs up; where none
+	 * comes it does so after two thirds of its session timeout. */
+	PROXY_SWALLOW_REQUEST,
+	PROXY_SWALLOW_REPLY,
+	PROXY_DOUBLE_REQUEST, /* the server gets it twice, the client only the first reply */
+	/* The client gets it twice, the second time in front of the reply to another request, once it has sent one. It takes it for
+	 * that one's, and hangs up. (A reply while it waits for none would abort it: assert(cptr) in zookeeper_process.) Struck is
+	 * when it has come twice. */
+	PROXY_DOUBLE_REPLY
 } proxy_act;
 
 /* One fault, once: at the nth request (1: the next) of type op whose bytes contain `path` (NULL: any). `door` is
@@ -81,7 +92,7 @@ void proxy_arm(proxy *p, const proxy_rule *rule);
 /* 1: the armed rule has struck, or did so within timeout_ms; else 0. */
 int proxy_wait_struck(proxy *p, int64_t timeout_ms);
 
-/* Requests of a type that clients sent since the start or proxy_reset_counts(). OP_ANY: all that OP_ANY stands for. */
+/* Requests of a type that clients sent since the start or proxy_reset_counts(). OP_ANY...: all that it stands for. */
 int  proxy_count(proxy *p, int op);
 void proxy_reset_counts(proxy *p);
 /* Bytes of the largest request of this type that a client sent since then, as the server counts them. */

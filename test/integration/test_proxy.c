@@ -115,6 +115,12 @@ static void on_exists(int rc, const struct Stat *stat, const void *data)
 	__atomic_store_n((int *)(uintptr_t)data, rc, __ATOMIC_SEQ_CST);
 }
 
+static void on_created(int rc, const char *path, const void *data)
+{
+	(void)path;
+	__atomic_store_n((int *)(uintptr_t)data, rc, __ATOMIC_SEQ_CST);
+}
+
 static void held_directions_are_silent_until_let_go(void)
 {
 	static const unsigned directions[] = {PROXY_TO_SERVER, PROXY_TO_CLIENT, PROXY_BOTH};
@@ -153,6 +159,115 @@ static void held_request_waits_with_what_is_behind_it(void)
 	net_hold(&n, 0);
 	EVENTUALLY(__atomic_load_n(&answer, __ATOMIC_SEQ_CST) == ZOK, 10000); /* it found what was made meanwhile */
 	EXPECT_INT(net_requests(&n, OP_EXISTS), 1);
+	zookeeper_close(client);
+	net_close(&n);
+}
+
+/* Silent until the reply to the next request comes, which the client finds out of order. */
+static void swallowed_request_or_reply_leaves_the_connection_until_the_next_reply(void)
+{
+	static const proxy_act acts[] = {PROXY_SWALLOW_REQUEST, PROXY_SWALLOW_REPLY};
+	static int             first, second;
+	for (size_t i = 0; i < 2; i++) {
+		net        n;
+		lock_path  path = new_path();
+		zhandle_t *client = (net_open(&n, 1, 1), client_behind(n.at[0]));
+		int        carried_out = acts[i] == PROXY_SWALLOW_REPLY;
+		first = second = 1;
+		EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
+		char child[300];
+		snprintf(child, sizeof child, "%s/child", path.text);
+		proxy_arm(n.at[0], &(proxy_rule){.op = OP_CREATE, .nth = 1, .act = acts[i]});
+		EXPECT_INT(zoo_acreate(client, child, NULL, -1, &ZOO_OPEN_ACL_UNSAFE, 0, on_created, &first), ZOK);
+		EXPECT_TRUE(proxy_wait_struck(n.at[0], 5000));
+		EVENTUALLY(zkclient_count(observer(), path.text) == carried_out, 5000);
+		THROUGHOUT(__atomic_load_n(&first, __ATOMIC_SEQ_CST) == 1 && zoo_state(client) == ZOO_CONNECTED_STATE,
+		           300);
+		EXPECT_INT(zkclient_count(observer(), path.text), carried_out);
+		EXPECT_INT(zoo_aexists(client, path.text, 0, on_exists, &second), ZOK);
+		EVENTUALLY(__atomic_load_n(&second, __ATOMIC_SEQ_CST) != 1, 5000);
+		EXPECT_INT(first, ZRUNTIMEINCONSISTENCY);
+		EXPECT_INT(second, ZRUNTIMEINCONSISTENCY);
+		EVENTUALLY(zoo_state(client) == ZOO_CONNECTED_STATE, 5000);
+		EXPECT_INT(zoo_exists(client, child, 0, NULL), carried_out ? ZOK : ZNONODE);
+		zookeeper_close(client);
+		net_close(&n);
+	}
+}
+
+static void swallowed_reply_with_nothing_behind_it_is_missed_after_two_thirds_of_the_timeout(void)
+{
+	net        n;
+	lock_path  path = new_path();
+	zhandle_t *client = (net_open(&n, 1, 1), client_behind(n.at[0]));
+	int64_t    timeout_ms = zoo_recv_timeout(client), start_ms = now_ms();
+	proxy_arm(n.at[0], &(proxy_rule){.op = OP_EXISTS, .nth = 1, .act = PROXY_SWALLOW_REPLY});
+	EXPECT_INT(zoo_exists(client, path.text, 0, NULL), ZOPERATIONTIMEOUT);
+	EXPECT_RANGE(now_ms() - start_ms, timeout_ms / 3, timeout_ms); /* counted from the last that was heard */
+	zookeeper_close(client);
+	net_close(&n);
+}
+
+static void doubled_request_is_carried_out_twice_and_answered_once(void)
+{
+	net        n;
+	lock_path  path = new_path();
+	zhandle_t *client = (net_open(&n, 1, 1), client_behind(n.at[0]));
+	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
+	char child[300], made[300];
+	snprintf(child, sizeof child, "%s/n-", path.text);
+	proxy_arm(n.at[0], &(proxy_rule){.op = OP_CREATE, .nth = 1, .act = PROXY_DOUBLE_REQUEST});
+	EXPECT_INT(zoo_create(client, child, NULL, -1, &ZOO_OPEN_ACL_UNSAFE, ZOO_SEQUENCE, made, sizeof made), ZOK);
+	EXPECT_TRUE(proxy_wait_struck(n.at[0], 0));
+	EXPECT_TRUE(strcmp(made + strlen(made) - 10, "0000000000") == 0);
+	EXPECT_INT(zoo_exists(client, path.text, 0, NULL), ZOK); /* behind the second reply */
+	EXPECT_INT(zkclient_count(observer(), path.text), 2);
+	EXPECT_INT(net_requests(&n, OP_CREATE), 1);
+	THROUGHOUT(zoo_state(client) == ZOO_CONNECTED_STATE, 300);
+	zookeeper_close(client);
+	net_close(&n);
+}
+
+static void doubled_reply_is_taken_for_the_next_one(void)
+{
+	net        n;
+	lock_path  path = new_path();
+	zhandle_t *client = (net_open(&n, 1, 1), client_behind(n.at[0]));
+	proxy_arm(n.at[0], &(proxy_rule){.op = OP_EXISTS, .nth = 1, .act = PROXY_DOUBLE_REPLY});
+	EXPECT_INT(zoo_exists(client, path.text, 0, NULL), ZNONODE);
+	THROUGHOUT(zoo_state(client) == ZOO_CONNECTED_STATE && !proxy_wait_struck(n.at[0], 0), 300);
+	EXPECT_INT(zoo_exists(client, path.text, 0, NULL), ZRUNTIMEINCONSISTENCY);
+	EXPECT_TRUE(proxy_wait_struck(n.at[0], 0));
+	EVENTUALLY(zoo_exists(client, path.text, 0, NULL) == ZNONODE, 5000);
+	zookeeper_close(client);
+	net_close(&n);
+}
+
+static void on_watch(zhandle_t *client, int type, int state, const char *path, void *fired)
+{
+	(void)client;
+	(void)state;
+	(void)path;
+	if (type == ZOO_CREATED_EVENT)
+		__atomic_store_n((int *)fired, 1, __ATOMIC_SEQ_CST);
+}
+
+static void held_request_can_hold_all_that_comes_from_the_server_too(void)
+{
+	net        n;
+	lock_path  path = new_path();
+	zhandle_t *client = (net_open(&n, 1, 1), client_behind(n.at[0]));
+	static int answer = 1, fired = 0;
+	EXPECT_INT(zkclient_make_directory(observer(), "/zklock-test"), ZOK);
+	EXPECT_INT(zoo_wexists(client, path.text, on_watch, &fired, NULL), ZNONODE);
+	proxy_arm(n.at[0], &(proxy_rule){.op = OP_EXISTS, .nth = 1, .act = PROXY_HOLD_ALL});
+	EXPECT_INT(zoo_aexists(client, path.text, 0, on_exists, &answer), ZOK);
+	EXPECT_TRUE(proxy_wait_struck(n.at[0], 5000));
+	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
+	THROUGHOUT(__atomic_load_n(&answer, __ATOMIC_SEQ_CST) == 1 && !__atomic_load_n(&fired, __ATOMIC_SEQ_CST), 300);
+	net_hold(&n, 0);
+	EVENTUALLY(__atomic_load_n(&answer, __ATOMIC_SEQ_CST) == ZOK, 10000);
+	EXPECT_TRUE(__atomic_load_n(&fired, __ATOMIC_SEQ_CST));
 	zookeeper_close(client);
 	net_close(&n);
 }
@@ -220,6 +335,11 @@ int main(int argc, char **argv)
 		{TEST(delayed_reply_comes_late, 30)},
 		{TEST(held_directions_are_silent_until_let_go, 30)},
 		{TEST(held_request_waits_with_what_is_behind_it, 30)},
+		{TEST(held_request_can_hold_all_that_comes_from_the_server_too, 30)},
+		{TEST(swallowed_request_or_reply_leaves_the_connection_until_the_next_reply, 30)},
+		{TEST(swallowed_reply_with_nothing_behind_it_is_missed_after_two_thirds_of_the_timeout, 30)},
+		{TEST(doubled_request_is_carried_out_twice_and_answered_once, 30)},
+		{TEST(doubled_reply_is_taken_for_the_next_one, 30)},
 		{TEST(closed_doors_keep_clients_out, 60)},
 		{TEST(expired_session_is_told_so, 30)},
 		{TEST(operator_sees_and_deletes, 30)},
