@@ -36,6 +36,8 @@ on)
 	case $2 in
 	shared) tests -L '^(unit|integration)$' -LE '^own$' ;;
 	readonly) export ZKLOCK_JVMFLAGS=-Dreadonlymode.enabled=true ;;
+	denied) export ZKLOCK_JVMFLAGS=-Dzookeeper.DigestAuthenticationProvider.enabled=false ;;
+	disagree) export ZKLOCK_CFG3=maxSessionTimeout=6000 ;;
 	esac
 	tests -R "^integration\.$2\$"
 	;;
@@ -46,7 +48,7 @@ on)
 		-DZKLOCK_TEST_OWN_ENSEMBLE=OFF "${warnings[@]}"
 	"$here/run.sh" inside cmake --build "$build"
 	# Those that take servers away have an ensemble each, beside all those that share one.
-	printf '%s\n' shared servers election_servers cutoff progress readonly | xargs -n 1 -P 2 "$here/run.sh" on
+	printf '%s\n' shared servers election_servers cutoff progress readonly denied disagree | xargs -n 1 -P 2 "$here/run.sh" on
 	;;
 *)
 	echo "usage: run.sh" >&2
