@@ -308,6 +308,54 @@ static void node_that_may_not_be_deleted_is_told_and_ends_with_its_session(void)
 	recorder_free(&events);
 }
 
+static int end_of_a_term(const zkl_grant *grant, void *terms)
+{
+	(void)grant;
+	atomic_fetch_add((atomic_int *)terms, 1);
+	return 0;
+}
+
+typedef struct office {
+	zkl_election *election;
+	atomic_int    terms;
+	int           rc;
+} office;
+
+static void *run_office(void *arg)
+{
+	office *o = arg;
+	o->rc = zkl_election_run(o->election, end_of_a_term, &o->terms, NULL);
+	return NULL;
+}
+
+/* The session lives, and the node with it: the next term cannot begin, but the wait for it can be ended. */
+static void run_waits_behind_its_own_node_that_may_not_be_deleted(void)
+{
+	lock_path    path = new_path();
+	zkl_session *s = session_open(all_servers(), SESSION_MS);
+	recorder     events = RECORDER("run");
+	office       o = {.election = election_new(s, path.text, 0, &events)};
+	pthread_t    thread;
+	seen         e;
+
+	make_guarded(path.text, 0x1f & ~0x08);
+	EXPECT_INT(pthread_create(&thread, NULL, run_office, &o), 0);
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_ENDED, 1, ENOUGH_MS, &e));
+	EXPECT_RC(e.code, ZKL_EACCES);
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, 1, ENOUGH_MS, &e));
+	EXPECT_INT(e.ahead, 1);
+	EXPECT_INT(zkclient_count(observer(), path.text), 2);
+	EXPECT_INT(atomic_load(&o.terms), 1);
+	EXPECT_RC(zkl_election_resign(o.election, ENOUGH_MS, NULL), ZKL_EACCES);
+	pthread_join(thread, NULL);
+	EXPECT_RC(o.rc, ZKL_ECANCELED);
+	EXPECT_INT(atomic_load(&o.terms), 1);
+	zkl_election_free(o.election);
+	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
+	EVENTUALLY(zkclient_count(observer(), path.text) == 0, ENOUGH_MS);
+	recorder_free(&events);
+}
+
 /* ---- quotas ---- */
 
 /* ZooKeeper 3.7 and later, where they are enforced; the client of 3.8 does not know the code. */
@@ -390,6 +438,7 @@ int main(int argc, char **argv)
 		{TEST(identity_that_is_not_named_cannot_wait_and_leaves_nothing, 60)},
 		{TEST(missing_permissions_are_named, 60)},
 		{TEST(node_that_may_not_be_deleted_is_told_and_ends_with_its_session, 60)},
+		{TEST(run_waits_behind_its_own_node_that_may_not_be_deleted, 60)},
 		{TEST(exceeded_quota_is_said_and_the_lock_works_again_below_it, 60)},
 		{TEST(auth_of_another_form_is_refused, 20)},
 		{TEST(others_of_another_form_are_refused, 20)},

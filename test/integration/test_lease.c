@@ -262,11 +262,11 @@ static void short_outages_cost_no_lock(void)
 	for (int i = 0; i < rounds(1, 10); i++) {
 		net_set_door(&h.n, PROXY_REFUSING); /* a broken connection for less than T/4 */
 		net_cut(&h.n);
-		let_pass(timeout_ms / 5);
+		let_pass(timeout_ms * 24 / 100);
 		net_set_door(&h.n, PROXY_OPEN);
 		wait_for_full_lease(h.s);
 		net_hold(&h.n, PROXY_BOTH); /* silence for less than T/8 */
-		let_pass(timeout_ms / 10);
+		let_pass(timeout_ms * 12 / 100);
 		net_hold(&h.n, 0);
 		wait_for_full_lease(h.s);
 		for (int k = 0; k < 5; k++) { /* two reconnects within a few milliseconds */

@@ -201,25 +201,35 @@ static int nodes_of(const lock_path *a, const lock_path *b)
 
 /* ---- memory ---- */
 
-static void life_without_memory_at_the_nth_call_ends_well(void)
+static void live_without_memory(unsigned flags)
 {
 	lock_path lock_at = new_path(), election_at = new_path();
-	EXPECT_TRUE(life(all_servers(), lock_at.text, election_at.text, 0));
+	EXPECT_TRUE(life(all_servers(), lock_at.text, election_at.text, flags));
 	EXPECT_INT(nodes_of(&lock_at, &election_at), 0);
 	for (int burst = 1; burst <= 10; burst *= 10) {
 		int  n = 1, failed = 0, step = burst == 1 ? rounds(2, 1) : rounds(5, 1);
 		bool struck = true;
 		for (; struck; n += step) {
 			arm(&memory, n, burst);
-			failed += !life(all_servers(), lock_at.text, election_at.text, 0);
+			failed += !life(all_servers(), lock_at.text, election_at.text, flags);
 			struck = disarm(&memory);
 			EVENTUALLY(nodes_of(&lock_at, &election_at) == 0, 2 * SESSION_MS);
 		}
 		printf("%d at each %s 1 to %d, felt by %d lives ... ", burst, step == 1 ? "of" : "few of", n - step,
 		       failed);
 		EXPECT_RANGE(failed, 1, n);
-		EXPECT_TRUE(life(all_servers(), lock_at.text, election_at.text, 0));
+		EXPECT_TRUE(life(all_servers(), lock_at.text, election_at.text, flags));
 	}
+}
+
+static void life_without_memory_at_the_nth_call_ends_well(void)
+{
+	live_without_memory(0);
+}
+
+static void life_without_memory_and_without_an_event_thread_ends_well(void)
+{
+	live_without_memory(ZKL_MANUAL);
 }
 
 static atomic_int losses;
@@ -388,6 +398,7 @@ int main(int argc, char **argv)
 {
 	static const test tests[] = {
 		{TEST(life_without_memory_at_the_nth_call_ends_well, 1200)},
+		{TEST(life_without_memory_and_without_an_event_thread_ends_well, 1200)},
 		{TEST(lost_news_of_the_node_before_is_noticed_at_once, 120)},
 		{TEST(life_without_a_thread_ends_well, 120)},
 		{TEST(session_without_descriptors_is_refused_or_comes_later, 180)},
