@@ -158,6 +158,20 @@ static struct operation *new_operation(struct zkl__client *client, uint64_t part
 	return op;
 }
 
+/* A server can take a client back just as its session is being ended: a follower that asked its leader before the end was
+ * committed, and hears the answer after it. From then on it answers pings, and each request with "expired", and never hangs
+ * up; the client stays connected. So the reply is the end. Where the connection broke, the next server tells. */
+static void note_end(struct zkl__client *client, int rc)
+{
+	struct zkl__mail *mail;
+
+	if (rc != ZSESSIONEXPIRED || zoo_state(client->handle) != ZOO_CONNECTED_STATE)
+		return;
+	mail = new_mail(client, ZKL__MAIL_EXPIRED);
+	if (mail)
+		post(client, mail);
+}
+
 static void finish(struct operation *op, int rc)
 {
 	struct zkl__client *client = op->client;
@@ -171,6 +185,7 @@ static void finish(struct operation *op, int rc)
 		op->next->previous = op->previous;
 	pthread_mutex_unlock(&client->mutex);
 	post(client, &op->mail);
+	note_end(client, rc);
 }
 
 static void note_stat(struct operation *op, const struct Stat *stat)

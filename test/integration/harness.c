@@ -330,6 +330,16 @@ void net_expire(net *n)
 	net_set_door(n, PROXY_OPEN);
 }
 
+/* To ask the owner's own server again would end the owner's connection. */
+void net_end_session(net *n)
+{
+	int64_t id = 0;
+	char    password[16];
+	EXPECT_TRUE(proxy_session(n->at[0], &id, password));
+	zkclient_end_session(server_list[0], id, password);
+	EVENTUALLY(zkclient_end_session(server_list[1], id, password) == ZSESSIONEXPIRED, 10000);
+}
+
 int64_t net_last_proof_ns(net *n)
 {
 	static const int quorum_ops[] = {OP_CREATE2, OP_CREATE, OP_MULTI, OP_SET_DATA};

@@ -157,6 +157,8 @@ int  net_settled_requests(net *n);
 void net_reset_counts(net *n);
 /* Ends the session that was granted last through these proxies, as an expiry does, while its owner is kept away. */
 void net_expire(net *n);
+/* The same while its owner is connected to the first server, and may go on. */
+void net_end_session(net *n);
 /* When the newest quorum operation that was answered had been sent, as seen by the proxies: no later than the
  * library's proof. */
 int64_t net_last_proof_ns(net *n);

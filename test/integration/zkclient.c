@@ -344,6 +344,7 @@ int zkclient_end_session(const char *server, int64_t id, const char password[16]
 	if (handle == NULL)
 		return ZSYSTEMERROR;
 	bool connected = wait_connected(handle, now_ms() + PATIENCE_MS);
+	bool over = zoo_state(handle) == ZOO_EXPIRED_SESSION_STATE;
 	int  rc = zookeeper_close(handle);
-	return connected ? rc : ZCONNECTIONLOSS;
+	return over ? ZSESSIONEXPIRED : connected ? rc : ZCONNECTIONLOSS;
 }

@@ -49,7 +49,8 @@ int zkclient_delete_tree(zkclient *c, const char *path);
 /* A directory of empty directories, all at once. */
 int zkclient_delete_crowd(zkclient *c, const char *path);
 
-/* Ends somebody's session by its id and password. Keep its owner from reconnecting meanwhile. */
+/* Ends somebody's session by its id and password. Keep its owner from reconnecting meanwhile, or end it until it is over: who
+ * reconnects may keep it. ZSESSIONEXPIRED: it is over already. */
 int zkclient_end_session(const char *server, int64_t id, const char password[16]);
 
 #endif
