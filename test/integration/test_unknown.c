@@ -202,6 +202,27 @@ static void node_of_an_earlier_session_grants_nothing(void)
 	}
 }
 
+/* The session is ended by its id while its owner reconnects. A server may then keep the connection, as if the session were
+ * alive, and refuse each request. */
+static void session_that_is_ended_during_a_reconnect_is_opened_anew(void)
+{
+	for (int i = 0; i < rounds(15, 200); i++) {
+		remote    r;
+		zkl_grant grant;
+		remote_open(&r, 1);
+		EXPECT_RC(zkl_lock_acquire(r.lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
+		int64_t before = grant.session_id;
+		net_cut(&r.n);
+		net_end_session(&r.n);
+		EXPECT_TRUE(recorder_wait(&r.events, ZKL_EV_LOST, 1, ENOUGH_MS, NULL));
+		EXPECT_RC(zkl_lock_release(r.lock, ENOUGH_MS, NULL), ZKL_ENOTHELD);
+		EXPECT_RC(zkl_lock_acquire(r.lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
+		EXPECT_TRUE(grant.session_id != before);
+		EXPECT_RC(zkl_lock_release(r.lock, ENOUGH_MS, NULL), ZKL_OK);
+		remote_close(&r);
+	}
+}
+
 /* ---- the delete ---- */
 
 /* CURATOR-202, CURATOR-678, vault #4491: the successor waited for a whole session timeout, or for ever. */
@@ -514,6 +535,7 @@ int main(int argc, char **argv)
 		{TEST(leaving_while_the_create_is_unknown_leaves_no_node, 120)},
 		{TEST(cuts_during_the_search_for_a_lost_create, 120)},
 		{TEST(node_of_an_earlier_session_grants_nothing, 300)},
+		{TEST(session_that_is_ended_during_a_reconnect_is_opened_anew, 300)},
 		{TEST(release_while_the_link_is_down_deletes_the_node_when_it_is_back, 60)},
 		{TEST(lost_delete_is_made_again, 60)},
 		{TEST(new_attempt_while_the_old_delete_is_unknown, 60)},
