@@ -554,11 +554,7 @@ inline join() {
 }
 
 inline new_uuid() {
-#ifndef WITHOUT_NEW_UUID
 	me.uuid++
-#else
-	skip
-#endif
 }
 
 inline requeue() {
@@ -734,11 +730,7 @@ inline on_create() {
 	fi
 }
 
-#ifdef WITHOUT_OWNER
-#define FOUND (result == DONE)
-#else
 #define FOUND (result == DONE && nodes[node].owner == sessions[s].incarnation)
-#endif
 
 inline on_find() {
 	if
