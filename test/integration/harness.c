@@ -223,18 +223,40 @@ zkl_session *session_open(const char *at, int64_t timeout_ms)
 	return s;
 }
 
+/* In any thread. */
+static int read_stats(zkl_session *s, zkl_stats *ret)
+{
+	*ret = (zkl_stats)ZKL_STATS_INIT;
+	return zkl_session_stats(s, ret);
+}
+
+zkl_stats stats_of(zkl_session *s)
+{
+	zkl_stats stats;
+	EXPECT_RC(read_stats(s, &stats), ZKL_OK);
+	return stats;
+}
+
 int64_t session_timeout_ms(zkl_session *s)
 {
-	zkl_stats stats = ZKL_STATS_INIT;
-	zkl_session_stats(s, &stats);
+	zkl_stats stats;
+	read_stats(s, &stats);
 	return stats.timeout_ms;
 }
 
 static uint64_t heartbeats(zkl_session *s)
 {
-	zkl_stats stats = ZKL_STATS_INIT;
-	zkl_session_stats(s, &stats);
+	zkl_stats stats;
+	read_stats(s, &stats);
 	return stats.heartbeats;
+}
+
+void log_count(int level, const char *id, const char *message, void *user)
+{
+	log_counter *c = user;
+	(void)message;
+	if (level == c->level && strcmp(id, c->id) == 0)
+		atomic_fetch_add(&c->count, 1);
 }
 
 bool reach_full_lease(zkl_session *s)

@@ -132,7 +132,15 @@ zkl_session *session_open(const char *at, int64_t timeout_ms);
 /* The options of session_open(), to be changed before zkl_session_open(). */
 zkl_session_options session_options(const char *at, int64_t timeout_ms);
 /* T as granted, 0 before the first connection. */
-int64_t session_timeout_ms(zkl_session *s);
+int64_t   session_timeout_ms(zkl_session *s);
+zkl_stats stats_of(zkl_session *s);
+/* Counts the lines of one id on one level: log_count() is the hook, a log_counter its log_user. */
+typedef struct log_counter {
+	int         level;
+	const char *id;
+	atomic_int  count;
+} log_counter;
+void log_count(int level, const char *id, const char *message, void *user);
 /* Waits until heartbeats have been flowing for long enough that the lease has its full length; true if they have. */
 bool reach_full_lease(zkl_session *s);
 void wait_for_full_lease(zkl_session *s); /* asserted */

@@ -2,19 +2,9 @@
 /* Servers that take no digest credentials (zookeeper.DigestAuthenticationProvider.enabled=false): nothing is to be had. */
 #include "harness.h"
 
-#include <string.h>
-
 #define ENOUGH_MS 30000
 
-static atomic_int refusals;
-
-static void count_refusals(int level, const char *id, const char *message, void *user)
-{
-	(void)message;
-	(void)user;
-	if (level == 3 && strcmp(id, "auth-failed") == 0)
-		atomic_fetch_add(&refusals, 1);
-}
+static log_counter refusals = {.level = 3, .id = "auth-failed"};
 
 static void session_whose_auth_is_refused_says_so_once_and_ends_attempts(void)
 {
@@ -23,13 +13,14 @@ static void session_whose_auth_is_refused_says_so_once_and_ends_attempts(void)
 	zkl_session        *s = NULL;
 	zkl_grant           grant;
 	options.auth = "digest:user:password";
-	options.log = count_refusals;
+	options.log = log_count;
+	options.log_user = &refusals;
 	EXPECT_RC(zkl_session_open(&options, &s, NULL), ZKL_OK);
 	zkl_lock *lock = lock_new(s, path.text, NULL);
 	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_EACCES);
-	EXPECT_INT(atomic_load(&refusals), 1);
+	EXPECT_INT(atomic_load(&refusals.count), 1);
 	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_EACCES);
-	EXPECT_INT(atomic_load(&refusals), 1);
+	EXPECT_INT(atomic_load(&refusals.count), 1);
 	zkl_lock_free(lock);
 	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
 }

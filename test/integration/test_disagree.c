@@ -4,28 +4,12 @@
 #include "proxy.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define LONG_MS   10000
 #define SHORT_MS  6000
 #define ENOUGH_MS 30000
 
-static atomic_int changes;
-
-static void count_changes(int level, const char *id, const char *message, void *user)
-{
-	(void)message;
-	(void)user;
-	if (level == 4 && strcmp(id, "timeout-changed") == 0)
-		atomic_fetch_add(&changes, 1);
-}
-
-static zkl_stats stats_of(zkl_session *s)
-{
-	zkl_stats stats = ZKL_STATS_INIT;
-	EXPECT_RC(zkl_session_stats(s, &stats), ZKL_OK);
-	return stats;
-}
+static log_counter changes = {.level = 4, .id = "timeout-changed"};
 
 static void move(net *from, net *to)
 {
@@ -48,23 +32,24 @@ static void lease_follows_the_least_timeout_that_servers_granted(void)
 	snprintf(both, sizeof both, "%s,%s", usual.servers, limited.servers);
 	zkl_session_options options = session_options(both, LONG_MS);
 	zkl_session        *s = NULL, *other = session_open(servers[1], LONG_MS);
-	options.log = count_changes;
+	options.log = log_count;
+	options.log_user = &changes;
 	EXPECT_RC(zkl_session_open(&options, &s, NULL), ZKL_OK);
 	zkl_lock *lock = lock_new(s, path.text, &events), *waiting = lock_new(other, path.text, &next);
 	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
 	wait_for_full_lease(s);
 	EXPECT_INT(stats_of(s).timeout_ms, LONG_MS);
 	EXPECT_TRUE(stats_of(s).lease_ms > SHORT_MS * 5 / 8);
-	EXPECT_INT(atomic_load(&changes), 0);
+	EXPECT_INT(atomic_load(&changes.count), 0);
 	move(&usual, &limited);
 	EVENTUALLY(stats_of(s).timeout_ms == SHORT_MS, ENOUGH_MS);
 	EXPECT_TRUE(stats_of(s).lease_ms <= SHORT_MS * 5 / 8);
-	EXPECT_INT(atomic_load(&changes), 1);
+	EXPECT_INT(atomic_load(&changes.count), 1);
 	/* Back where more could be granted, the client asks for what it had last. */
 	move(&limited, &usual);
 	EVENTUALLY(stats_of(s).reconnects == 2, ENOUGH_MS);
 	EXPECT_INT(stats_of(s).timeout_ms, SHORT_MS);
-	EXPECT_INT(atomic_load(&changes), 1);
+	EXPECT_INT(atomic_load(&changes.count), 1);
 	move(&usual, &limited);
 	EVENTUALLY(stats_of(s).reconnects == 3, ENOUGH_MS);
 	/* Nobody else is granted it before the holder has stopped. */

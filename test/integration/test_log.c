@@ -60,13 +60,6 @@ static zkl_session *open_logged(const char *at, int log_level)
 	return s;
 }
 
-static zkl_stats stats_of(zkl_session *s)
-{
-	zkl_stats stats = ZKL_STATS_INIT;
-	EXPECT_RC(zkl_session_stats(s, &stats), ZKL_OK);
-	return stats;
-}
-
 /* ---- the log ---- */
 
 static void life_of_a_session_is_logged(void)

@@ -159,13 +159,6 @@ static void leave_old(place *p, proxy_door door)
 	proxy_cut(p->old);
 }
 
-static zkl_stats stats_of(zkl_session *s)
-{
-	zkl_stats stats = ZKL_STATS_INIT;
-	EXPECT_RC(zkl_session_stats(s, &stats), ZKL_OK);
-	return stats;
-}
-
 static bool is_connected(zkl_session *s)
 {
 	return stats_of(s).connected;

@@ -232,15 +232,7 @@ static void life_without_memory_and_without_an_event_thread_ends_well(void)
 	live_without_memory(ZKL_MANUAL);
 }
 
-static atomic_int losses;
-
-static void count_losses(int level, const char *id, const char *message, void *user)
-{
-	(void)message;
-	(void)user;
-	if (level == 3 && strcmp(id, "memory") == 0)
-		atomic_fetch_add(&losses, 1);
-}
+static log_counter losses = {.level = 3, .id = "memory"};
 
 /* Nothing else would wake a session in which nobody is next: it has no heartbeat, and no end of a timeout to look at. */
 static void lost_news_of_the_node_before_is_noticed_at_once(void)
@@ -251,8 +243,9 @@ static void lost_news_of_the_node_before_is_noticed_at_once(void)
 		node                first, second;
 		zkl_session        *s = NULL;
 		zkl_session_options options = session_options(all_servers(), SESSION_MS);
-		options.log = count_losses;
-		atomic_store(&losses, 0);
+		options.log = log_count;
+		options.log_user = &losses;
+		atomic_store(&losses.count, 0);
 		EXPECT_RC(zkl_session_open(&options, &s, NULL), ZKL_OK);
 		zkl_lock *lock = lock_new(s, path.text, &events);
 		first = foreign_contender(path.text, "_c_6f0a3a52-41c1-4d4e-8f0a-5d0e6b1c1001-lock-");
@@ -266,7 +259,7 @@ static void lost_news_of_the_node_before_is_noticed_at_once(void)
 		EXPECT_INT(zkclient_delete(observer(), first.path), ZOK);
 		EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
 		EXPECT_TRUE(disarm(&memory));
-		EXPECT_INT(atomic_load(&losses), 1);
+		EXPECT_INT(atomic_load(&losses.count), 1);
 		zkl_lock_free(lock);
 		EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
 		recorder_free(&events);
