@@ -148,6 +148,15 @@ static bool fit_grace(struct zkl__front *front)
 	return false;
 }
 
+/* The servers' word on the timeout can come before the lock is made, before it is started, or after. */
+static void ended(struct zkl__front *front, int code)
+{
+	if (code == ZKL_EINVAL && fit_grace(front))
+		attempt(front);
+	else
+		step(front, ZKL__ON_ENDED, code);
+}
+
 static void on_ended(struct zkl__front *front, const zkl_event *event)
 {
 	if (front->granted) {
@@ -159,10 +168,7 @@ static void on_ended(struct zkl__front *front, const zkl_event *event)
 		front->ask_holder = event->code == ZKL_EBUSY;
 	else
 		BECAUSE(front, "%s", text_of(event));
-	if (event->code == ZKL_EINVAL && fit_grace(front))
-		attempt(front);
-	else
-		step(front, ZKL__ON_ENDED, event->code);
+	ended(front, event->code);
 }
 
 static void on_lock_event(const zkl_event *event, void *user)
@@ -273,7 +279,7 @@ static void attempt(struct zkl__front *front)
 	front->why[0] = '\0';
 	if (rc < 0) {
 		BECAUSE(front, "%s", error.message);
-		step(front, ZKL__ON_ENDED, rc);
+		ended(front, rc);
 	}
 }
 
@@ -571,6 +577,8 @@ int zkl__front_open(struct zkl__front *front)
 	if (rc == 0)
 		return 0;
 	BECAUSE(front, "%s", error.message);
+	if (rc == ZKL_EINVAL && fit_grace(front))
+		return 0;
 	return zkl__supervisor_status_of(&front->supervisor, rc);
 }
 

@@ -221,11 +221,12 @@ static void handles_come_and_go_in_all_threads(void)
 	for (int i = 0; i < THREADS; i++)
 		CU_ASSERT_FATAL(pthread_create(&threads[i], NULL, come_and_go, &path) == 0);
 	let_pass(rounds(3000, 60000));
+	EVENTUALLY(atomic_load(&storm.granted) > 0,
+	           ENOUGH_MS); /* where a round trip takes longer than most of them wait */
 	atomic_store(&storm.stop, true);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	EXPECT_RC(atomic_load(&storm.wrong), ZKL_OK);
-	EXPECT_TRUE(atomic_load(&storm.granted) > 0);
 	EXPECT_RC(zkl_session_close(storm.s[0], ENOUGH_MS), ZKL_OK);
 	EXPECT_INT(zkclient_count(observer(), path.text), 0);
 }
