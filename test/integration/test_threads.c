@@ -88,7 +88,7 @@ static void call_something(unsigned *random)
 	case 0:
 	case 1:
 		rc = zkl_lock_acquire(lock, rand_r(random) % 100, &grant, &error);
-		MAY_BE(rc, ZKL_ETIMEDOUT, ZKL_EBUSY, ZKL_ECANCELED, ZKL_ESTATE, ZKL_ELOST);
+		MAY_BE(rc, ZKL_ETIMEDOUT, ZKL_ENOTCONN, ZKL_EBUSY, ZKL_ECANCELED, ZKL_ESTATE, ZKL_ELOST);
 		if (rc == ZKL_OK) {
 			atomic_fetch_add(&storm.granted, 1);
 			atomic_store(&storm.tokens[which], grant.token);
@@ -202,7 +202,7 @@ static void *come_and_go(void *path)
 		zkl_grant grant;
 		zkl_lock *lock = lock_new(storm.s[0], ((lock_path *)path)->text, NULL);
 		int       rc = zkl_lock_acquire(lock, rand_r(&random) % 50, &grant, NULL);
-		MAY_BE(rc, ZKL_ETIMEDOUT, ZKL_EBUSY);
+		MAY_BE(rc, ZKL_ETIMEDOUT, ZKL_ENOTCONN, ZKL_EBUSY);
 		if (rc == ZKL_OK)
 			atomic_fetch_add(&storm.granted, 1);
 		zkl_lock_free(lock);
