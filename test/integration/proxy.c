@@ -101,8 +101,10 @@ static size_t op_slot(int op)
 
 static bool is_of(int wanted, int op)
 {
-	if (wanted == OP_ANY || wanted == OP_ANY_OR_END)
-		return op != OP_PING && (op != OP_CLOSE_SESSION || wanted == OP_ANY_OR_END);
+	if (wanted == OP_ANY)
+		return op != OP_PING && op != OP_CLOSE_SESSION;
+	if (wanted == OP_BUT_PROOFS)
+		return op != OP_PING && op != OP_MULTI;
 	return op == wanted;
 }
 

@@ -31,7 +31,7 @@ enum {
 	OP_SET_WATCHES = 101,
 	OP_CLOSE_SESSION = -11,
 	OP_ANY = -100,       /* any request but connecting, pings and the end of the session */
-	OP_ANY_OR_END = -101 /* the end of the session, too */
+	OP_BUT_PROOFS = -101 /* the end of the session, too, but no multi, which is a proof */
 };
 
 /* How those who connect are met. */
