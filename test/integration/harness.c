@@ -319,13 +319,21 @@ int net_requests(net *n, int op)
 	return sum;
 }
 
+static int net_unanswered(net *n)
+{
+	int count = 0;
+	for (size_t i = 0; i < n->count; i++)
+		count += proxy_unanswered(n->at[i]);
+	return count;
+}
+
 int net_settled_requests(net *n)
 {
 	int     count = -1;
 	int64_t since_ms = now_ms();
-	while (now_ms() - since_ms < 200) {
+	while (now_ms() - since_ms < 100) {
 		int now = net_requests(n, OP_ANY) - net_requests(n, OP_MULTI);
-		if (now != count) {
+		if (now != count || net_unanswered(n) > 0) {
 			count = now;
 			since_ms = now_ms();
 		}

@@ -160,7 +160,7 @@ void net_cut(net *n);
 void net_set_door(net *n, proxy_door door);
 void net_hold(net *n, unsigned directions);
 int  net_requests(net *n, int op);
-/* Requests but heartbeats, once none has come for a while. */
+/* Requests but heartbeats, once all are answered and none has come for a while. */
 int  net_settled_requests(net *n);
 void net_reset_counts(net *n);
 /* Ends the session that was granted last through these proxies, as an expiry does, while its owner is kept away. */

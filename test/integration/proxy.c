@@ -757,6 +757,16 @@ void proxy_reset_counts(proxy *p)
 	pthread_mutex_unlock(&p->mutex);
 }
 
+int proxy_unanswered(proxy *p)
+{
+	int count = 0;
+	pthread_mutex_lock(&p->mutex);
+	for (const conn *c = p->conns; c != NULL; c = c->next)
+		count += (int)c->due_len;
+	pthread_mutex_unlock(&p->mutex);
+	return count;
+}
+
 int proxy_largest(proxy *p, int op)
 {
 	pthread_mutex_lock(&p->mutex);

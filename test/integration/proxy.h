@@ -95,6 +95,8 @@ int proxy_wait_struck(proxy *p, int64_t timeout_ms);
 /* Requests of a type that clients sent since the start or proxy_reset_counts(). OP_ANY...: all that it stands for. */
 int  proxy_count(proxy *p, int op);
 void proxy_reset_counts(proxy *p);
+/* Requests that were forwarded and have no reply yet. */
+int proxy_unanswered(proxy *p);
 /* Bytes of the largest request of this type that a client sent since then, as the server counts them. */
 int proxy_largest(proxy *p, int op);
 /* When (CLOCK_BOOTTIME) the newest request of this type that got its reply had come from the client; 0: none. */

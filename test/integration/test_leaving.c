@@ -65,21 +65,6 @@ static void close_session(remote *r, int64_t timeout_ms)
 	r->s = NULL;
 }
 
-/* Waits until nothing has been asked for a while, pings aside. What was held up comes late. */
-static void wait_for_silence(remote *r)
-{
-	int     count = -1;
-	int64_t since_ms = now_ms();
-	while (now_ms() - since_ms < 100) {
-		int now = net_requests(&r->n, OP_ANY);
-		if (now != count) {
-			count = now;
-			since_ms = now_ms();
-		}
-		poll_pause();
-	}
-}
-
 static void remote_close(remote *r)
 {
 	free_handle(r);
@@ -128,6 +113,21 @@ static void end_handle(remote *r, ending how, closing *c)
 	}
 }
 
+/* What was held up goes on, or is gone with its connection: until all that follows is over. */
+static void let_go_on(remote *r, closing *c, bool cut)
+{
+	bool     open = c->r == NULL && r->s != NULL;
+	uint64_t before = open ? stats_of(r->s).reconnects : 0;
+	if (cut)
+		net_cut(&r->n);
+	net_hold(&r->n, 0);
+	if (c->r != NULL)
+		pthread_join(c->thread, NULL);
+	if (cut && open)
+		EVENTUALLY(stats_of(r->s).reconnects > before, ENOUGH_MS);
+	net_settled_requests(&r->n);
+}
+
 /* At the kth request, which waits with its connection, or whose reply does. False: there was no kth request. */
 static bool end_at_request(int k, proxy_act act, ending how, bool election, bool cut)
 {
@@ -142,14 +142,9 @@ static bool end_at_request(int k, proxy_act act, ending how, bool election, bool
 	bool struck = proxy_wait_struck(r.n.at[0], k <= LEAST_REQUESTS ? ENOUGH_MS : 300);
 	proxy_arm(r.n.at[0], NULL);
 	end_handle(&r, how, &c);
-	if (cut)
-		net_cut(&r.n);
-	net_hold(&r.n, 0);
-	if (c.r != NULL)
-		pthread_join(c.thread, NULL);
+	let_go_on(&r, &c, cut);
 	if (how == BY_CLOSE || how == BY_RELEASE_AND_CLOSE)
 		EXPECT_INT(zkclient_count(observer(), r.path.text), 1);
-	wait_for_silence(&r);
 	/* Closed without patience it goes with its session. */
 	EVENTUALLY(zkclient_count(observer(), r.path.text) == 1, 3 * SESSION_MS);
 	int heard = recorder_total(&r.events);
@@ -205,19 +200,14 @@ static bool end_cleaning_up_at_request(int k, ending how, proxy_act create)
 	proxy_arm(r.n.at[0], &(proxy_rule){.op = OP_ANY, .nth = k, .act = PROXY_HOLD_REQUEST});
 	proxy_set_door(r.n.at[0], PROXY_OPEN);
 	net_hold(&r.n, 0);
-	bool struck = proxy_wait_struck(r.n.at[0], 1000);
+	bool struck = proxy_wait_struck(r.n.at[0], k <= 2 ? ENOUGH_MS : 1000); /* a barrier and a list at least */
 	proxy_arm(r.n.at[0], NULL);
 	zkl_session_cancel(r.s);
 	if (how == BY_FREE)
 		free_handle(&r);
 	else
 		end_handle(&r, BY_CLOSE, &c);
-	if (k % 2)
-		net_cut(&r.n);
-	net_hold(&r.n, 0);
-	if (c.r != NULL)
-		pthread_join(c.thread, NULL);
-	wait_for_silence(&r);
+	let_go_on(&r, &c, k % 2);
 	EVENTUALLY(zkclient_count(observer(), r.path.text) == 0, 3 * SESSION_MS);
 	net_reset_counts(&r.n);
 	THROUGHOUT(zkclient_count(observer(), r.path.text) == 0, 20);
