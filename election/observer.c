@@ -4,7 +4,7 @@
  *     LIST --- somebody is there ------> READ_WATCH the lowest --- it went ------> LIST
  *      |  ^                                 (the leader, told)  --- it changed --> READ_WATCH
  *      |  +--- a child came ---+
- *      +--- nobody is there -> LIST_WATCH (nobody, told)
+ *      +--- nobody is there -> LIST_WATCH (nobody, told); also where the sequence is at its end, and nobody is granted
  *      |
  *      +--- no directory --> FIND the chroot --> FIND_WATCH the directory --- it came ---> LIST
  *                                                (nobody, told)
@@ -109,13 +109,13 @@ static void on_listed(struct zkl__observer *o, const struct zkl__reply *reply)
 			ask(o, ZKL__FIND, "", NULL);
 		else
 			ask(o, ZKL__FIND_WATCH, o->options.path, NULL);
-	} else if (queue->overrun || (queue->contenders && zkl__queue_sequence(queue->lowest) >= ZKL__SEQUENCE_END)) {
+	} else if (queue->overrun) {
 		fail(o, ZKL_EEXHAUSTED, 0, "has used up its sequence numbers");
 	} else if (queue->unreadable) {
 		fail(o, ZKL_EPATH, 0, "has a contender with a name of more than 127 bytes");
 	} else if (queue->misplaced[0]) {
 		fail(o, ZKL_EPATH, 0, "has contenders of the other kind: it is a lock's directory");
-	} else if (queue->contenders) {
+	} else if (queue->contenders && zkl__queue_sequence(queue->lowest) < ZKL__SEQUENCE_END) {
 		snprintf(o->node, sizeof o->node, "%s", queue->lowest);
 		o->directory_czxid = reply->czxid;
 		o->contenders = queue->contenders;

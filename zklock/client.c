@@ -113,6 +113,8 @@ static enum zkl__result result_of(int rc)
 		return ZKL__NO_NODE;
 	case ZNODEEXISTS:
 		return ZKL__EXISTS;
+	case ZNOTEMPTY:
+		return ZKL__NOT_EMPTY;
 	case ZNOAUTH:
 		return ZKL__DENIED;
 	case ZRUNTIMEINCONSISTENCY:
@@ -450,6 +452,7 @@ static int send_operation(struct zkl__client *client, struct operation *op, cons
 	case ZKL__MARK:
 		return zoo_aset(handle, op->path, request->data, (int)request->data_len, -1, on_stat, op);
 	case ZKL__DELETE:
+	case ZKL__RENEW:
 		return zoo_adelete(handle, op->path, -1, on_void, op);
 	case ZKL__READ:
 		return zoo_aget(handle, op->path, 0, on_data, op);

@@ -23,7 +23,9 @@
  *                                 ^                                   | deadline passed, node gone, session expired
  *                                 +-------- owner lets go --------- LOST
  *
- * LEAVE is entered from every state. Without a connection a state keeps still: LINK_UP sends again what it stands for.
+ * At the end of the sequence JOIN and TRY lead to RENEWAL: delete our node, list, wait for the last of those who are left,
+ * list, ..., delete the directory -> MAKE. LEAVE is entered from every state. Without a connection a state keeps still: LINK_UP
+ * sends again what it stands for.
  *
  * Rules, each of which was seen to grant wrongly, hang or leave a node behind when it was taken out:
  * - Our own node is watched before the predecessor, and while the newest watch on it is unanswered nothing is granted but
@@ -89,7 +91,7 @@ static void forget_node(struct zkl__contender *c)
 	c->sequence = -1; /* the name stays, for who asks what it was */
 	c->watched = false;
 	c->marked = false;
-	c->own_watch = c->create = c->list = c->find = c->remove = 0;
+	c->own_watch = c->create = c->list = c->find = c->remove = c->renew = 0;
 	c->create_unknown = false;
 	forget_predecessor(c);
 }
@@ -116,7 +118,7 @@ static void look_for_node(struct zkl__contender *c, struct zkl__actions *out)
 static void leave(struct zkl__contender *c, struct zkl__actions *out)
 {
 	forget_predecessor(c);
-	c->list = c->find = 0;
+	c->list = c->find = c->renew = 0;
 	if (!have_node(c) && !c->create && !c->create_unknown) {
 		done(c, out, 0, 0);
 		return;
@@ -138,6 +140,16 @@ static void fail(struct zkl__contender *c, struct zkl__actions *out, int error, 
 	action->zk_code = zk_code;
 	action->text = text;
 	leave(c, out);
+}
+
+/* A definite no. */
+static void refused(struct zkl__contender *c, const struct zkl__reply *reply, const char *denied, const char *other,
+                    struct zkl__actions *out)
+{
+	if (reply->result == ZKL__DENIED)
+		fail(c, out, ZKL_EACCES, reply->zk_code, denied);
+	else
+		fail(c, out, ZKL_EZK, reply->zk_code, other);
 }
 
 /* ---- queueing ------------------------------------------------------------------------------------------------------- */
@@ -166,6 +178,13 @@ static void join(struct zkl__contender *c, struct zkl__actions *out)
 	c->state = ZKL__JOIN;
 	c->create = ask(c, out, ZKL__CREATE, NULL);
 	c->list = ask(c, out, ZKL__LIST, NULL);
+}
+
+/* Also of a node whose delete was not answered: nothing may be taken for it. */
+static void join_anew(struct zkl__contender *c, struct zkl__actions *out)
+{
+	c->uuid.low++;
+	join(c, out);
 }
 
 static void requeue(struct zkl__contender *c, struct zkl__actions *out)
@@ -200,6 +219,115 @@ static void relist(struct zkl__contender *c, struct zkl__actions *out)
 	forget_predecessor(c);
 	c->state = ZKL__RELIST;
 	c->list = ask(c, out, ZKL__LIST, NULL);
+}
+
+/* ---- the end of the sequence ---------------------------------------------------------------------------------------------
+
+ * Who was given a number there gives it back. Those before it finish in order; then the directory, which is deleted only
+ * when it is empty, is made anew: a later birth makes greater tokens (protocol.h). */
+
+/* Contenders of other clients stay there; behind so many of them in a row it will not be empty. */
+#define LATE_MAX 32
+
+static void renew(struct zkl__contender *c, struct zkl__actions *out)
+{
+	forget_predecessor(c);
+	c->state = ZKL__RENEWAL;
+	if (have_node(c) && !c->remove)
+		c->remove = ask(c, out, ZKL__DELETE, c->name);
+	c->list = ask(c, out, ZKL__LIST, NULL);
+}
+
+/* Our node is gone, or what became of it is not known. */
+static void gave_back(struct zkl__contender *c, const struct zkl__reply *reply, struct zkl__actions *out)
+{
+	if (reply->result == ZKL__UNKNOWN) {
+		if (c->link)
+			renew(c, out);
+	} else if (reply->result == ZKL__DONE || reply->result == ZKL__NO_NODE) {
+		c->sequence = -1;
+		c->watched = false;
+		c->own_watch = 0;
+	} else {
+		refused(c, reply, "does not permit to delete our own contender; check its ACL", "cannot be renewed",
+		        out);
+	}
+}
+
+static void exhausted(struct zkl__contender *c, struct zkl__actions *out, const char *text)
+{
+	fail(c, out, ZKL_EEXHAUSTED, 0, text);
+}
+
+/* Waits for the last of those who are left. A server that lags may still show our own node, or that of an earlier session. */
+static void wait_until_empty(struct zkl__contender *c, const struct zkl__queue *queue, struct zkl__actions *out)
+{
+	const char *last = queue->mine ? queue->own : queue->predecessor;
+
+	if (c->flags & ZKL__CONTENDER_TRY) {
+		fail(c, out, ZKL_EBUSY, 0, "is held by another");
+		return;
+	}
+	if (zkl__queue_sequence(last) >= ZKL__SEQUENCE_END && c->late++ == LATE_MAX) {
+		exhausted(c, out,
+		          "has used up its sequence numbers, and contenders of other clients stay in its directory");
+		return;
+	}
+	snprintf(c->predecessor, sizeof c->predecessor, "%s", last);
+	c->waited = true;
+	act(out, ZKL__TELL_WAITING)->ahead = queue->contenders;
+	c->predecessor_watch = ask(c, out, ZKL__WATCH, c->predecessor);
+}
+
+/* The newest list, with no node of ours. */
+static void on_renewal_list(struct zkl__contender *c, const struct zkl__reply *reply, struct zkl__actions *out)
+{
+	const struct zkl__queue *queue = &reply->queue;
+
+	c->state = ZKL__RENEWAL;
+	if (reply->result == ZKL__NO_NODE) {
+		make_path(c, out);
+	} else if (queue->overrun) {
+		exhausted(c, out, "has used up its sequence numbers; delete the directory once it is empty");
+	} else if (reply->created < ZKL__SEQUENCE_END) {
+		join_anew(c, out); /* it is another one by now */
+	} else if (queue->misplaced[0]) {
+		refuse_misplaced(c, out);
+	} else if (queue->contenders) {
+		wait_until_empty(c, queue, out);
+	} else if (queue->children) {
+		exhausted(
+			c, out,
+			"has used up its sequence numbers, and children that are no contenders: delete its directory");
+	} else {
+		warn(out, "renew", "the sequence numbers are used up, making the directory anew", NULL);
+		c->renew = ask(c, out, ZKL__RENEW, NULL);
+	}
+}
+
+static void on_renew(struct zkl__contender *c, const struct zkl__reply *reply, struct zkl__actions *out)
+{
+	if (reply->id != c->renew || c->state != ZKL__RENEWAL)
+		return;
+	c->renew = 0;
+	switch (reply->result) {
+	case ZKL__UNKNOWN:
+		break;
+	case ZKL__DONE:
+	case ZKL__NO_NODE:
+		c->uuid.low++;
+		make_path(c, out);
+		break;
+	case ZKL__NOT_EMPTY:
+		renew(c, out);
+		break;
+	case ZKL__DENIED:
+		exhausted(c, out, "has used up its sequence numbers, and may not be deleted; check its parent's ACL");
+		break;
+	default:
+		fail(c, out, ZKL_EZK, reply->zk_code, "has used up its sequence numbers, and cannot be deleted");
+		break;
+	}
 }
 
 /* ---- our turn ------------------------------------------------------------------------------------------------------- */
@@ -250,9 +378,12 @@ static void evaluate(struct zkl__contender *c, const struct zkl__reply *reply, b
 {
 	const struct zkl__queue *queue = &reply->queue;
 
-	if (queue->overrun || c->sequence >= ZKL__SEQUENCE_END) {
-		fail(c, out, ZKL_EEXHAUSTED, 0,
-		     "its directory has used up its sequence numbers; delete the directory once it is empty");
+	if (queue->overrun) {
+		exhausted(c, out, "has used up its sequence numbers; delete the directory once it is empty");
+		return;
+	}
+	if (c->sequence >= ZKL__SEQUENCE_END) {
+		renew(c, out);
 		return;
 	}
 	if (queue->unreadable) {
@@ -294,23 +425,12 @@ static void evaluate(struct zkl__contender *c, const struct zkl__reply *reply, b
 
 /* ---- replies -------------------------------------------------------------------------------------------------------- */
 
-/* A definite no. */
-static void refused(struct zkl__contender *c, const struct zkl__reply *reply, const char *denied, const char *other,
-                    struct zkl__actions *out)
-{
-	if (reply->result == ZKL__DENIED)
-		fail(c, out, ZKL_EACCES, reply->zk_code, denied);
-	else
-		fail(c, out, ZKL_EZK, reply->zk_code, other);
-}
-
 static void create_refused(struct zkl__contender *c, const struct zkl__reply *reply, struct zkl__actions *out)
 {
 	if (reply->result == ZKL__NO_NODE) {
 		make_path(c, out);
 	} else if (reply->result == ZKL__EXISTS && c->exists_again++ < 3) {
-		c->uuid.low++;
-		join(c, out);
+		join_anew(c, out);
 	} else {
 		refused(c, reply, "does not permit to create a contender; check its ACL and the session's auth",
 		        "cannot have a contender created", out);
@@ -369,8 +489,7 @@ static void on_find(struct zkl__contender *c, const struct zkl__reply *reply, st
 		return;
 	}
 	forget_node(c);
-	c->uuid.low++;
-	join(c, out);
+	join_anew(c, out);
 }
 
 static void leave_by_list(struct zkl__contender *c, const struct zkl__reply *reply, struct zkl__actions *out)
@@ -394,8 +513,7 @@ static void on_try_list(struct zkl__contender *c, const struct zkl__reply *reply
 	if (reply->result == ZKL__NO_NODE)
 		make_path(c, out);
 	else if (reply->queue.overrun || reply->created >= ZKL__SEQUENCE_END)
-		fail(c, out, ZKL_EEXHAUSTED, 0,
-		     "its directory has used up its sequence numbers; delete the directory once it is empty");
+		on_renewal_list(c, reply, out);
 	else if (reply->queue.misplaced[0])
 		refuse_misplaced(c, out);
 	else if (reply->queue.contenders)
@@ -423,6 +541,9 @@ static void on_list(struct zkl__contender *c, const struct zkl__reply *reply, bo
 	switch (c->state) {
 	case ZKL__TRY:
 		on_try_list(c, reply, out);
+		break;
+	case ZKL__RENEWAL:
+		on_renewal_list(c, reply, out);
 		break;
 	case ZKL__JOIN:
 	case ZKL__ADOPT:
@@ -477,6 +598,10 @@ static void on_watch(struct zkl__contender *c, const struct zkl__reply *reply, b
 		node_gone(c, out);
 		return;
 	}
+	if (predecessor && reply->result == ZKL__NO_NODE && c->state == ZKL__RENEWAL) {
+		renew(c, out);
+		return;
+	}
 	if (own)
 		c->watched = true;
 	else if (reply->result == ZKL__NO_NODE)
@@ -499,6 +624,10 @@ static void on_delete(struct zkl__contender *c, const struct zkl__reply *reply, 
 	if (reply->id != c->remove)
 		return;
 	c->remove = 0;
+	if (c->state == ZKL__RENEWAL) {
+		gave_back(c, reply, out);
+		return;
+	}
 	if (reply->result == ZKL__DONE || reply->result == ZKL__NO_NODE)
 		done(c, out, 0, 0);
 	else if (reply->result == ZKL__UNKNOWN)
@@ -532,6 +661,9 @@ static void on_reply(struct zkl__contender *c, const struct zkl__reply *reply, b
 		break;
 	case ZKL__DELETE:
 		on_delete(c, reply, out);
+		break;
+	case ZKL__RENEW:
+		on_renew(c, reply, out);
 		break;
 	case ZKL__SYNC:
 	case ZKL__BARRIER: /* the list behind it tells */
@@ -567,7 +699,7 @@ static void node_gone(struct zkl__contender *c, struct zkl__actions *out)
 	case ZKL__ENTITLED:
 		requeue(c, out);
 		break;
-	default: /* LEAVE: the reply to the delete tells */
+	default: /* LEAVE, RENEWAL: the reply to the delete tells */
 		break;
 	}
 }
@@ -579,6 +711,8 @@ static void on_gone(struct zkl__contender *c, const char *name, bool lease_live,
 	} else if (c->state == ZKL__WAIT && c->link && strcmp(name, c->predecessor) == 0) {
 		c->gone = true;
 		conclude(c, lease_live, out);
+	} else if (c->state == ZKL__RENEWAL && c->link && strcmp(name, c->predecessor) == 0) {
+		renew(c, out);
 	}
 }
 
@@ -599,6 +733,9 @@ static void on_link_up(struct zkl__contender *c, struct zkl__actions *out)
 		break;
 	case ZKL__MAKE:
 		make_path(c, out);
+		break;
+	case ZKL__RENEWAL:
+		renew(c, out);
 		break;
 	case ZKL__JOIN:
 	case ZKL__ADOPT:
@@ -635,7 +772,7 @@ static void on_link_down(struct zkl__contender *c)
 {
 	c->watched = false;
 	c->own_watch = c->predecessor_watch = 0;
-	c->list = c->find = 0;
+	c->list = c->find = c->renew = 0;
 	c->gone = false;
 }
 
@@ -655,6 +792,9 @@ static void on_expired(struct zkl__contender *c, struct zkl__actions *out)
 		break;
 	case ZKL__LEAVE:
 		done(c, out, 0, 0);
+		break;
+	case ZKL__RENEWAL:
+		forget_node(c);
 		break;
 	case ZKL__JOIN:
 	case ZKL__ADOPT:
@@ -759,17 +899,17 @@ uint64_t zkl__contender_token(const struct zkl__contender *c)
 
 const char *zkl__state_name(enum zkl__state state)
 {
-	static const char *const names[ZKL__STATES] = {"IDLE",   "TRY",      "MAKE", "JOIN", "ADOPT", "WAIT",
-	                                               "RELIST", "ENTITLED", "HELD", "LOST", "LEAVE"};
+	static const char *const names[ZKL__STATES] = {"IDLE", "TRY",    "MAKE",     "RENEWAL", "JOIN", "ADOPT",
+	                                               "WAIT", "RELIST", "ENTITLED", "HELD",    "LOST", "LEAVE"};
 
 	return names[state];
 }
 
 const char *zkl__op_name(enum zkl__op op)
 {
-	static const char *const names[] = {"?",    "create",     "list",       "make-path", "sync",  "barrier",
-	                                    "find", "watch",      "watch-mark", "mark",      "prove", "delete",
-	                                    "read", "read-watch", "list-watch", "find-watch"};
+	static const char *const names[] = {"?",     "create", "list",       "make-path",  "sync",      "barrier",
+	                                    "find",  "watch",  "watch-mark", "mark",       "prove",     "delete",
+	                                    "renew", "read",   "read-watch", "list-watch", "find-watch"};
 
 	return names[op];
 }

@@ -11,6 +11,7 @@ enum zkl__state {
 	ZKL__IDLE,     /* nothing of ours anywhere */
 	ZKL__TRY,      /* is the lock free? sync and list */
 	ZKL__MAKE,     /* the lock directory is missing */
+	ZKL__RENEWAL,  /* its sequence is used up: waiting until it is empty, to delete it and make it anew */
 	ZKL__JOIN,     /* create and list; our node, or what became of it, is not known yet */
 	ZKL__ADOPT,    /* a create was lost: barrier, list, then look at the node that the list shows */
 	ZKL__WAIT,     /* watching our own node and the predecessor */
@@ -95,10 +96,11 @@ struct zkl__contender {
 	bool             waited;       /* somebody was before us in this attempt */
 	bool             marked;
 	uint32_t         requeued;
+	unsigned         late;         /* lists on which nobody was left but at the end of the sequence */
 	unsigned         exists_again; /* creates refused because the node was there (ZOOKEEPER-1046) */
 	char             name[ZKL__NAME_MAX];
 	/* What is under way: the id of the newest request of each kind, 0: none. An older one's reply means nothing. */
-	uint32_t last_id, create, list, find, own_watch, predecessor_watch, remove;
+	uint32_t last_id, create, list, find, own_watch, predecessor_watch, remove, renew;
 	bool     create_unknown; /* a create was lost and not looked for yet */
 };
 

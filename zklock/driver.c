@@ -250,7 +250,8 @@ static void carry_out(struct zkl__attempt *a, struct zkl__action *action, bool *
 		done(a, action);
 		break;
 	case ZKL__WARN:
-		snprintf(child, sizeof child, "%s/%s", a->path, action->request.name);
+		snprintf(child, sizeof child, "%s%s%s", a->path, action->request.name ? "/" : "",
+		         action->request.name ? action->request.name : "");
 		say(a, LOG_WARNING, action->id, action->text, child);
 		break;
 	}
@@ -492,7 +493,7 @@ static bool node(const struct zkl__party *party, const char **directory, const c
 
 	*directory = a->path;
 	*name = a->contender.name;
-	return a->contender.sequence >= 0 && a->contender.state != ZKL__LEAVE;
+	return a->contender.sequence >= 0 && a->contender.state != ZKL__LEAVE && a->contender.state != ZKL__RENEWAL;
 }
 
 static const struct zkl__party_type attempt_type = {.reply = on_reply,

@@ -20,6 +20,7 @@ enum zkl__op {
 	ZKL__MARK,       /* write into our node that it is the lowest */
 	ZKL__PROVE,      /* nothing, but through the quorum, if the node is there: a heartbeat */
 	ZKL__DELETE,     /* the node */
+	ZKL__RENEW,      /* delete the directory, if it is empty */
 	ZKL__READ,       /* a node's data and birth, for people */
 	ZKL__READ_WATCH, /* the same, and tell when it goes or its data changes */
 	ZKL__LIST_WATCH, /* the children, and tell when there are others: only where there are none */
@@ -31,6 +32,7 @@ enum zkl__result {
 	ZKL__DONE,
 	ZKL__NO_NODE,
 	ZKL__EXISTS,
+	ZKL__NOT_EMPTY,
 	ZKL__DENIED,
 	ZKL__UNKNOWN, /* the connection broke: it may have been carried out */
 	ZKL__REFUSED  /* anything else; zk_code says what */

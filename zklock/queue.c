@@ -76,9 +76,10 @@ void zkl__queue_look(struct zkl__queue *q, const char *const *names, size_t coun
 {
 	enum zkl__kind other = kind == ZKL__KIND_LOCK ? ZKL__KIND_ELECTION : ZKL__KIND_LOCK;
 	char           prefix[ZKL__NAME_MAX];
-	int64_t        lowest = INT64_MAX, before = -1;
+	int64_t        lowest = INT64_MAX, before = -2;
 
 	memset(q, 0, sizeof *q);
+	q->children = (uint32_t)count;
 	q->own_sequence = -1;
 	zkl__queue_prefix(kind, uuid, prefix);
 	for (size_t i = 0; i < count; i++) {
@@ -113,6 +114,9 @@ void zkl__queue_look(struct zkl__queue *q, const char *const *names, size_t coun
 		q->ahead++;
 		if (is_native(names[i], other))
 			snprintf(q->misplaced, ZKL__NAME_MAX, "%s", names[i]);
+		/* Who came at the end of the sequence makes room by itself. */
+		if (q->own_sequence < 0 && sequence >= ZKL__SEQUENCE_END)
+			sequence = -1;
 		if (sequence > before) {
 			before = sequence;
 			snprintf(q->predecessor, ZKL__NAME_MAX, "%s", names[i]);

@@ -18,7 +18,8 @@
 #define ZKL__NAME_MAX 128
 /* A uuid in text, with its NUL. */
 #define ZKL__UUID_MAX 37
-/* From here on nobody queues: the server's counter sticks at 2^31-1 and hands out the same number twice (ZOOKEEPER-3249). */
+/* From here on nobody queues, and the directory is made anew once it is empty: the server's counter sticks at 2^31-1 and hands
+ * out the same number twice (ZOOKEEPER-3249). */
 #define ZKL__SEQUENCE_END ((int64_t)0x7fffffff - 0xfffff)
 
 struct zkl__uuid {
@@ -30,6 +31,7 @@ enum zkl__kind { ZKL__KIND_LOCK, ZKL__KIND_ELECTION };
 
 /* One look at the whole queue, from the point of view of the contender with a certain uuid. */
 struct zkl__queue {
+	uint32_t children;             /* all, contenders or not */
 	uint32_t contenders;           /* all */
 	uint32_t ahead;                /* before us; all, where we are not there */
 	uint32_t mine;                 /* nodes with our uuid: 0 or 1, else a bug */
@@ -38,10 +40,11 @@ struct zkl__queue {
 	bool     unreadable;           /* some contender's name is longer than ZKL__NAME_MAX */
 	char     own[ZKL__NAME_MAX];   /* "": none; of several the lowest */
 	char     extra[ZKL__NAME_MAX]; /* another one of ours */
-	char     predecessor[ZKL__NAME_MAX];
-	char     lowest[ZKL__NAME_MAX];
-	char     foreign[ZKL__NAME_MAX];   /* some contender that is not named as we name ours */
-	char     misplaced[ZKL__NAME_MAX]; /* some contender before us that is one of the other kind */
+	char     predecessor
+		[ZKL__NAME_MAX]; /* where we are not there: the last one, of those before ZKL__SEQUENCE_END if any */
+	char lowest[ZKL__NAME_MAX];
+	char foreign[ZKL__NAME_MAX];   /* some contender that is not named as we name ours */
+	char misplaced[ZKL__NAME_MAX]; /* some contender before us that is one of the other kind */
 };
 
 void zkl__uuid_text(struct zkl__uuid uuid, char text[ZKL__UUID_MAX]);

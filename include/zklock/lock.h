@@ -10,7 +10,16 @@
  * another contender, in the same thread too. The protocol is the lock recipe of ZooKeeper's documentation ("Recipes and
  * Solutions: Locks") with Apache Curator's node names, so that a Java service with InterProcessMutex can share the lock. So
  * can kazoo's Lock when it is told of the names: extra_lock_patterns=["-lock-"]. Never both on one path: Curator sorts whole
- * names where its own tag is missing, so that it holds beside kazoo. */
+ * names where its own tag is missing, so that it holds beside kazoo.
+ *
+ * A directory numbers its children up to 2^31 - 1 and then gives that number again and again (ZOOKEEPER-3249). From 2^31 -
+ * 2^20 on nobody is granted: who gets such a number gives it back and waits, those before it finish in order, and the empty
+ * directory is deleted and made anew, open or closed as any that the session makes. Epochs begin at 0 then, tokens grow
+ * on; who waited queues in any order. ZKL_EEXHAUSTED, and nothing granted, where that cannot be: the directory has children
+ * that are no contenders, its parent's ACL denies the delete (so that a directory made by hand stays as it is), or 32
+ * contenders of other clients in a row come there. Those are waited for like any others. What they see of it: numbers that go
+ * on beyond the end, which they grant by, twice from 2^31 - 1 on; and no directory for a moment (Curator makes it, kazoo's
+ * acquire() raises NoNodeError then). */
 
 #include <zklock/session.h>
 

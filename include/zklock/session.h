@@ -61,6 +61,7 @@ extern "C" {
  *   timeout-changed  4  servers with different session limits or ticks: the lease follows the least of them
  *   duplicate        4  two nodes of one contender, which must not be: the other one is deleted
  *   not-watched      4  a holder cannot watch its own node (its access list was changed): only its heartbeat tells of its end
+ *   renew            4  a path's sequence numbers are used up, its directory is made anew (lock.h)
  *   foreign          4  waiting behind a contender with names of another recipe: does it keep to the same order?
  *   disconnected     5  the connection broke; what is held is held until its lease ends
  *   moved            5  the servers' names have other addresses: the session goes on there

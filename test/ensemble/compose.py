@@ -82,6 +82,13 @@ def _small_disks(state):
     return path
 
 
+def _containers(state):
+    found = dict(reversed(line.split()) for line in
+                 tool(["docker", "ps", "-a", "--no-trunc", "--filter", _of_project(state), "--format",
+                       '{{.ID}} {{.Label "com.docker.compose.service"}}']).splitlines())
+    return [found["zk%d" % i] for i in state.numbers]
+
+
 def _up(state, env):
     state["peers_net"] = env["ZKLOCK_PEERS"] = "198.%d.%d" % (random.choice((18, 19)), random.randrange(256))
     command = _compose() + ["-f", os.path.join(TOP, "docker-compose.yml")]
@@ -89,10 +96,15 @@ def _up(state, env):
         command += ["-f", _fewer_servers(state)]
     if state["disk_mb"]:
         command += ["-f", _small_disks(state)]
-    command += ["-p", _project(state), "up", "-d"] + ["zk%d" % i for i in state.numbers]
+    command += ["-p", _project(state), "up"]
+    services = ["zk%d" % i for i in state.numbers]
     # Broken off in the middle, compose can leave the engine at work on a container that `down` does not see yet.
     with signals_held():
-        tool(command, env=env)
+        if state["data"]:
+            tool(command + ["--no-start"] + services, env=env)
+            for container in _containers(state):
+                tool(["docker", "cp", os.path.join(state["data"], "."), container + ":/data/version-2"])
+        tool(command + ["-d"] + services, env=env)
 
 
 def up(state):
@@ -114,10 +126,7 @@ def up(state):
             # The addresses of `peers` are another ensemble's.
             if "overlap" not in str(e) or attempt == 4:
                 raise
-    found = dict(reversed(line.split()) for line in
-                 tool(["docker", "ps", "-a", "--no-trunc", "--filter", _of_project(state), "--format",
-                       '{{.ID}} {{.Label "com.docker.compose.service"}}']).splitlines())
-    state["containers"] = [found["zk%d" % i] for i in state.numbers]
+    state["containers"] = _containers(state)
     state["peers"] = tool(["docker", "network", "ls", "-q", "--no-trunc", "--filter", _of_project(state), "--filter",
                            "label=com.docker.compose.network=peers"]).strip()
     state.save()

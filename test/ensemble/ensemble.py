@@ -91,7 +91,8 @@ def folder_of(name):
 
 
 class State(dict):
-    """name, backend, servers, ports, tick_ms, sync_limit, disk_mb (0: not limited), owner; and what the backend adds."""
+    """name, backend, servers, ports, tick_ms, sync_limit, disk_mb (0: not limited), data (a folder that each server's data are
+    a copy of; None: it begins empty), owner; and what the backend adds."""
 
     @property
     def folder(self):

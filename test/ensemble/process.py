@@ -7,6 +7,7 @@ that may be somebody else's by now, and the end needs no list of what was starte
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,7 +32,6 @@ def ports(count, base):
 
 
 def prepare():
-    import shutil
     if not shutil.which("java") or not os.path.exists(JAR):
         raise Fail("no ZooKeeper server is installed (packages default-jre-headless and libzookeeper-java)")
 
@@ -115,6 +115,8 @@ def up(state):
         config = _config(state, i)
         data = os.path.join(os.path.dirname(config), "data")
         os.makedirs(data)
+        if state["data"]:
+            shutil.copytree(state["data"], os.path.join(data, "version-2"))
         with open(os.path.join(data, "myid"), "w", encoding="ascii") as f:
             f.write("%d\n" % i)
         with open(config, "w", encoding="utf-8") as f:

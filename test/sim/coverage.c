@@ -50,17 +50,18 @@ void coverage_add(const void *more)
 /* ---- what is possible ---------------------------------------------------------------------------------------------- */
 
 /* x: it comes; r: so seldom, if ever, that it is not demanded, but nothing forbids it; .: it cannot come.
- *                                                             IDLE TRY MAKE JOIN ADOPT WAIT RELIST ENTITLED HELD LOST LEAVE */
+ *                                                             IDLE TRY MAKE RENEWAL JOIN ADOPT WAIT RELIST ENTITLED HELD LOST LEAVE */
 static const char *const input_table[INPUTS] = {
-	[ZKL__IN_START] = "x..........",     [ZKL__IN_LEAVE] = ".xxxxxxxxxr",      [ZKL__IN_LINK_UP] = "xxxxxxxxxxx",
-	[ZKL__IN_LINK_DOWN] = "xxxxxxxxxxx", [ZKL__IN_EXPIRED] = "rxrxxxrxxxx",    [ZKL__IN_GONE] = "rrrxrxxxxxx",
-	[ZKL__IN_CHANGED] = "rrrrrxrrrrx",   [ZKL__IN_LEASE_LIVE] = ".......x...", [ZKL__IN_LEASE_OVER] = "........x..",
-	[ZKL__IN_SETTLED] = "........xxx"};
+	[ZKL__IN_START] = "x...........",      [ZKL__IN_LEAVE] = ".xxxxxxxxxxr",
+	[ZKL__IN_LINK_UP] = "xxxxxxxxxxxx",    [ZKL__IN_LINK_DOWN] = "xxxxxxxxxxxx",
+	[ZKL__IN_EXPIRED] = "rxrrxxxrxxxx",    [ZKL__IN_GONE] = "rrrxxrxxxxxx",
+	[ZKL__IN_CHANGED] = "rrrrrrxrrrrx",    [ZKL__IN_LEASE_LIVE] = "........x...",
+	[ZKL__IN_LEASE_OVER] = ".........x..", [ZKL__IN_SETTLED] = ".........xxx"};
 static const char *const reply_table[OPS] = {
-	[ZKL__CREATE] = "...xx.r...x", [ZKL__LIST] = ".xxxxrxrrrx",       [ZKL__MAKE_PATH] = "..xr.......",
-	[ZKL__SYNC] = ".x.........",   [ZKL__BARRIER] = "..rrx.rrrrx",    [ZKL__FIND] = "...rxrrrrrx",
-	[ZKL__WATCH] = "...rrxxxxxx",  [ZKL__WATCH_MARK] = "...rrxxrrrx", [ZKL__MARK] = "...rrrrrxxx",
-	[ZKL__DELETE] = "...rrrrrrrx"};
+	[ZKL__CREATE] = "....xx.r...x", [ZKL__LIST] = ".xxxxxrxrrrx",       [ZKL__MAKE_PATH] = "..xrr.......",
+	[ZKL__SYNC] = ".x.r........",   [ZKL__BARRIER] = "..rrrx.rrrrx",    [ZKL__FIND] = "...rrxrrrrrx",
+	[ZKL__WATCH] = "...xrrxxxxxx",  [ZKL__WATCH_MARK] = "...rrrxxrrrx", [ZKL__MARK] = "....rrrrrxxx",
+	[ZKL__DELETE] = "...xrrrrrrrx", [ZKL__RENEW] = "r..xr.r....r"};
 /*                                                                            WAITING LAPSED RUNNING ENDING KILLING HOLDING */
 static const char *const supervisor_table[SUPERVISOR_EVENTS] = {
 	[ZKL__ON_GRANTED] = "x.....",     [ZKL__ON_GRANTED_LATE] = "x.....", [ZKL__ON_LOST] = "..xxrx",

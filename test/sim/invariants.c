@@ -335,7 +335,7 @@ static bool asks(const struct zkl__actions *out)
 	return false;
 }
 
-/* One release, one waiter that goes on. */
+/* One release, one waiter that goes on; but all who wait for a directory to be made anew, once in 2^31. */
 static void check_herd(const struct seen *s, const struct zkl__input *in, const struct zkl__actions *out)
 {
 	int16_t node = (int16_t)(in->type == ZKL__IN_GONE ? tree_find(s->directory, in->name) : NOBODY);
@@ -442,7 +442,8 @@ void __wrap_zkl__contender_step(struct zkl__contender *c, const struct zkl__inpu
 	/* Ownership ends before the delete is sent. */
 	if (in->type == ZKL__IN_LEAVE && s->granted)
 		s->left = true;
-	check_herd(s, in, out);
+	if (before != ZKL__RENEWAL)
+		check_herd(s, in, out);
 }
 
 /* A grant that was over for whoever might have asked stays over. */

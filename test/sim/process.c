@@ -387,7 +387,7 @@ static void fill(struct zkl__reply *reply, const struct mail *mail, const struct
 
 static const char *result_name(enum zkl__result result)
 {
-	static const char *const names[] = {"done", "no node", "exists", "denied", "unknown", "refused"};
+	static const char *const names[] = {"done", "no node", "exists", "not empty", "denied", "unknown", "refused"};
 
 	return names[result];
 }

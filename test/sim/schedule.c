@@ -130,7 +130,7 @@ static void choose_owner(struct world *w, unsigned i, unsigned elections)
 static void choose_directory(struct world *w)
 {
 	w->first_sequence = rng_chance(&w->rng, 2) ? 0 : rng_below(&w->rng, 100000);
-	if (rng_chance(&w->rng, 40))
+	if (rng_chance(&w->rng, 20))
 		w->first_sequence = ZKL__SEQUENCE_END - rng_below(&w->rng, 12);
 	else if (rng_chance(&w->rng, 60))
 		w->first_sequence = INT32_MAX - rng_below(&w->rng, 6);

@@ -429,6 +429,15 @@ static void carry_out(struct request *r, int16_t session)
 		done = tree_make(r->directory);
 		set_result(r, done ? ZKL__DONE : ZKL__EXISTS, done ? 0 : -110);
 		return;
+	case ZKL__RENEW:
+		if (!tree_directory(r->directory, tree_end())) {
+			done = false;
+			tree_nothing();
+			break;
+		}
+		done = tree_unmake(r->directory);
+		set_result(r, done ? ZKL__DONE : ZKL__NOT_EMPTY, done ? 0 : -111);
+		return;
 	case ZKL__BARRIER:
 		done = tree_directory(r->directory, tree_end());
 		tree_nothing();

@@ -30,10 +30,10 @@ static struct {
 /* ---- coverage: which input was seen in which state ---------------------------------------------------------------------- */
 
 enum { COLUMNS = 24 };
-static const char *const columns[COLUMNS] = {"start",      "leave",     "up",    "down",    "expired", "gone own",
-                                             "gone pred",  "changed",   "live",  "over",    "settled", "create",
-                                             "list",       "make-path", "sync",  "barrier", "find",    "watch",
-                                             "watch-mark", "mark",      "delete"};
+static const char *const columns[COLUMNS] = {"start",      "leave",     "up",     "down",    "expired", "gone own",
+                                             "gone pred",  "changed",   "live",   "over",    "settled", "create",
+                                             "list",       "make-path", "sync",   "barrier", "find",    "watch",
+                                             "watch-mark", "mark",      "delete", "renew"};
 static bool              seen[ZKL__STATES][COLUMNS];
 
 static void note_seen(const char *line)
@@ -213,6 +213,21 @@ static void to_join(void)
 {
 	begin_linked(0);
 	T("start", "create, list -> JOIN");
+}
+
+/* Our node has a number from the end of the sequence on. */
+static void to_renewal(void)
+{
+	to_join();
+	T("create ok ours#2146435072", "");
+	T("list #2146435072", "delete #2146435072, list -> RENEWAL");
+}
+
+static void to_renewal_of_an_empty_directory(void)
+{
+	to_renewal();
+	T("delete ok", "");
+	T("list ok created=2146435073", "WARN, renew");
 }
 
 /* The create's outcome is unknown. */
@@ -902,15 +917,144 @@ static void token_that_would_not_grow_is_refused(void)
 
 /* ---- the end of the sequence ---------------------------------------------------------------------------------------------------- */
 
-static void number_near_the_end_is_given_back(void)
+static void number_at_the_end_is_given_back_and_the_empty_directory_made_anew(void)
 {
-	to_join();
-	T("create ok ours#2146435072", "");
-	T("list #2146435072", "FAILED EEXHAUSTED, delete #2146435072 -> LEAVE");
-	T("delete ok", "DONE -> IDLE");
+	to_renewal();
+	T("delete ok", "");
+	T("list ok created=2146435073", "WARN, renew");
+	T("renew ok", "make-path -> MAKE");
+	T("make-path ok", "create+1, list -> JOIN");
+	T("create ok ours#0", "");
+	T("list #0 czxid=9000", "GRANTED, SETTLE -> HELD");
+	CHECK_INT(zkl__contender_token(&world.contender), 9000);
+}
+
+static void number_before_the_end_is_granted(void)
+{
 	to_join();
 	T("create ok ours#2146435071 czxid=9999999999", "");
 	T("list #2146435071", "GRANTED, SETTLE -> HELD");
+}
+
+static void those_before_the_end_finish_first(void)
+{
+	to_renewal();
+	T("delete ok", "");
+	T("list #2146435070 #2146435071 #2146435079 created=2146435080", "WAITING 3, watch #2146435071");
+	T("watch ok", "");
+	T("changed pred #2146435071", "");
+	T("gone own #2146435072", "");
+	T("gone #2146435070", "");
+	T("gone pred #2146435071", "list");
+	/* Who came behind the end makes room by itself, and is waited for last. */
+	T("list #2146435079 created=2146435080", "WAITING 1, watch #2146435079");
+	T("watch no-node", "list");
+	T("list ok created=2146435080", "WARN, renew");
+	T("renew ok", "make-path -> MAKE");
+}
+
+static void directory_that_another_made_anew_is_joined(void)
+{
+	to_renewal();
+	T("delete no-node", "");
+	T("list no-node", "make-path -> MAKE");
+	to_renewal();
+	T("delete no-node", "");
+	T("list #0 created=1", "create+1, list -> JOIN");
+	to_renewal_of_an_empty_directory();
+	T("renew no-node", "make-path -> MAKE");
+}
+
+static void directory_that_is_not_empty_any_more_is_waited_for_again(void)
+{
+	to_renewal_of_an_empty_directory();
+	T("old renew ok", "");
+	T("renew not-empty", "list");
+	T("list #2146435074 created=2146435075", "WAITING 1, watch #2146435074");
+}
+
+static void directory_that_cannot_be_made_anew_ends_the_attempt(void)
+{
+	to_renewal_of_an_empty_directory();
+	T("renew denied", "FAILED EEXHAUSTED, DONE -> IDLE");
+	to_renewal_of_an_empty_directory();
+	T("renew refused", "FAILED EZK, DONE -> IDLE");
+	to_renewal();
+	T("delete ok", "");
+	T("list config created=2146435073", "FAILED EEXHAUSTED, DONE -> IDLE");
+	to_renewal();
+	T("delete ok", "");
+	T("list over created=2146435073", "FAILED EEXHAUSTED, DONE -> IDLE");
+	to_renewal();
+	T("delete ok", "");
+	T("list latch#3 created=2146435073", "FAILED EPATH, DONE -> IDLE");
+	to_renewal();
+	T("delete denied", "FAILED EACCES, delete #2146435072 -> LEAVE");
+	to_renewal();
+	T("delete ok", "");
+	T("list denied", "FAILED EACCES, DONE -> IDLE");
+}
+
+static void contenders_who_stay_behind_the_end_are_not_waited_for_for_ever(void)
+{
+	to_renewal();
+	T("delete ok", "");
+	for (int i = 0; i < 32; i++) {
+		T("list kazoo#2146435080 created=2146435081", "WAITING 1, watch #2146435080");
+		T("gone pred kazoo#2146435080", "list");
+	}
+	T("list kazoo#2146435080 created=2146435081", "FAILED EEXHAUSTED, DONE -> IDLE");
+}
+
+static void renewal_goes_on_after_a_reconnect(void)
+{
+	to_renewal();
+	T("down", "");
+	T("delete unknown", "");
+	T("list unknown", "");
+	T("up", "delete #2146435072, list");
+	T("down", "");
+	T("up", "list"); /* the delete may still be under way */
+	T("delete unknown", "delete #2146435072, list");
+	T("old list unknown", "");
+	T("delete ok", "");
+	T("list #2146435071 created=2146435073", "WAITING 1, watch #2146435071");
+	T("down", "");
+	T("gone pred #2146435071", ""); /* of the gap */
+	T("up", "list");
+	/* A server that lags. */
+	T("list #2146435072 created=2146435073", "WAITING 1, watch #2146435072");
+	T("gone pred #2146435072", "list");
+	T("list ok created=2146435073", "WARN, renew");
+	T("down", "");
+	T("renew unknown", "");
+	T("up", "list");
+	T("list no-node", "make-path -> MAKE");
+}
+
+static void renewal_goes_on_in_a_new_session(void)
+{
+	to_renewal();
+	T("expired", "");
+	T("delete unknown", "");
+	T("list unknown", "");
+	T("up", "list");
+	T("list ok created=2146435073", "WARN, renew");
+	T("renew ok", "make-path -> MAKE");
+}
+
+static void who_leaves_during_a_renewal_leaves_no_trace(void)
+{
+	to_renewal();
+	T("leave", "-> LEAVE");
+	T("list ok created=2146435073", "");
+	T("delete ok", "DONE -> IDLE");
+	to_renewal();
+	T("delete ok", "");
+	T("leave", "DONE -> IDLE");
+	to_renewal_of_an_empty_directory();
+	T("leave", "DONE -> IDLE");
+	T("renew ok", "");
 }
 
 static void number_that_ran_over_is_given_back_by_its_name(void)
@@ -967,9 +1111,16 @@ static void try_without_a_directory_makes_it(void)
 static void try_near_the_end_of_the_sequence_creates_nothing(void)
 {
 	to_try();
-	T("list ok created=2146435072", "FAILED EEXHAUSTED, DONE -> IDLE");
+	T("list ok created=2146435072", "WARN, renew -> RENEWAL");
+	T("renew ok", "make-path -> MAKE");
+	to_try();
+	T("list #2146435071 created=2146435072", "FAILED EBUSY, DONE -> IDLE");
 	to_try();
 	T("list ok created=2146435071", "create, list -> JOIN");
+	T("create ok ours#2146435072", ""); /* another one came between */
+	T("list #2146435072", "delete #2146435072, list -> RENEWAL");
+	T("delete ok", "");
+	T("list #2146435071 created=2146435073", "FAILED EBUSY, DONE -> IDLE");
 	to_try();
 	T("list x--000000005", "FAILED EEXHAUSTED, DONE -> IDLE");
 }
@@ -1536,7 +1687,7 @@ static void random_reply(struct fuzz *f)
 	                                    "long#3 #5",
 	                                    "kazoo#3 #5",
 	                                    "#5 created=2146435072"};
-	enum zkl__op             op = (enum zkl__op)(ZKL__CREATE + check_below(&f->seed, ZKL__DELETE));
+	enum zkl__op             op = (enum zkl__op)(ZKL__CREATE + check_below(&f->seed, ZKL__RENEW));
 	char                     text[80] = "";
 
 	f->input.type = ZKL__IN_REPLY;
@@ -1677,10 +1828,11 @@ static void every_input_was_seen_in_every_state_where_it_can_come(void)
 		const char     *row;
 	} rows[] = {
 		/* start leave up down expired | gone own, gone pred, changed | live over settled |
-	         * create list make-path sync barrier find watch watch-mark mark delete */
+	         * create list make-path sync barrier find watch watch-mark mark delete renew */
 		{ZKL__IDLE, "xxxxx xxx xxx xxxxxxxxxx"},
 		{ZKL__TRY, ".xxxx ... xxx .x.x......"}, /* an attempt begins with it: nothing else was asked */
 		{ZKL__MAKE, ".xxxx xxx xxx xxxxxxxxxx"},
+		{ZKL__RENEWAL, ".xxxx xxx ... .x....x..xx"},
 		{ZKL__JOIN, ".xxxx xxx xxx xxxxxxxxxx"},
 		{ZKL__ADOPT, ".xxxx xxx xxx xxxxxxxxxx"},
 		{ZKL__WAIT, ".xxxx xxx xxx xxxxxxxxxx"},
@@ -1760,7 +1912,16 @@ int main(int argc, char **argv)
 		TEST(holder_that_cannot_be_watched_is_logged_and_holds_on),
 		TEST(token_counts_on_from_the_birth_of_the_directory),
 		TEST(token_that_would_not_grow_is_refused),
-		TEST(number_near_the_end_is_given_back),
+		TEST(number_at_the_end_is_given_back_and_the_empty_directory_made_anew),
+		TEST(number_before_the_end_is_granted),
+		TEST(those_before_the_end_finish_first),
+		TEST(directory_that_another_made_anew_is_joined),
+		TEST(directory_that_is_not_empty_any_more_is_waited_for_again),
+		TEST(directory_that_cannot_be_made_anew_ends_the_attempt),
+		TEST(contenders_who_stay_behind_the_end_are_not_waited_for_for_ever),
+		TEST(renewal_goes_on_after_a_reconnect),
+		TEST(renewal_goes_on_in_a_new_session),
+		TEST(who_leaves_during_a_renewal_leaves_no_trace),
 		TEST(number_that_ran_over_is_given_back_by_its_name),
 		TEST(child_whose_number_ran_over_ends_the_attempt),
 		TEST(try_of_a_busy_lock_costs_a_read_and_writes_nothing),

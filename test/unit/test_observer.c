@@ -276,6 +276,17 @@ static void missing_chroot_is_an_error_and_looked_for_again(void)
 	end();
 }
 
+static void who_came_at_the_end_of_the_sequence_leads_nobody(void)
+{
+	begin(false);
+	T("up", "list");
+	T("ok #2146435072", "list-watch");
+	T("ok #2146435072", "nobody");
+	T("gone job", "list"); /* to be made anew */
+	T("no-node", "find-watch");
+	end();
+}
+
 static void what_cannot_be_seen_is_said_once_and_tried_again(void)
 {
 	static const struct {
@@ -284,8 +295,7 @@ static void what_cannot_be_seen_is_said_once_and_tried_again(void)
 	            {"refused", "unseen EZK"},
 	            {"ok lock#3", "unseen EPATH"},
 	            {"ok long#3", "unseen EPATH"},
-	            {"ok over #3", "unseen EEXHAUSTED"},
-	            {"ok #2146435072", "unseen EEXHAUSTED"}}; /* too late for anybody to be granted */
+	            {"ok over #3", "unseen EEXHAUSTED"}};
 
 	for (size_t i = 0; i < COUNT(each); i++) {
 		begin(false);
@@ -372,6 +382,7 @@ int main(int argc, char **argv)
 		TEST(empty_directory_is_watched_for_a_child),
 		TEST(missing_directory_is_waited_for),
 		TEST(missing_chroot_is_an_error_and_looked_for_again),
+		TEST(who_came_at_the_end_of_the_sequence_leads_nobody),
 		TEST(what_cannot_be_seen_is_said_once_and_tried_again),
 		TEST(after_a_reconnect_the_leader_is_read_not_listed),
 		TEST(older_replies_mean_nothing),

@@ -76,8 +76,10 @@ static inline bool words_result(const char *word, struct zkl__reply *reply)
 		const char      *word;
 		enum zkl__result result;
 		int              zk_code;
-	} results[] = {{"ok", ZKL__DONE, 0},          {"no-node", ZKL__NO_NODE, -101}, {"exists", ZKL__EXISTS, -110},
-	               {"denied", ZKL__DENIED, -102}, {"unknown", ZKL__UNKNOWN, -4},   {"refused", ZKL__REFUSED, -8}};
+	} results[] = {{"ok", ZKL__DONE, 0},          {"no-node", ZKL__NO_NODE, -101},
+	               {"exists", ZKL__EXISTS, -110}, {"not-empty", ZKL__NOT_EMPTY, -111},
+	               {"denied", ZKL__DENIED, -102}, {"unknown", ZKL__UNKNOWN, -4},
+	               {"refused", ZKL__REFUSED, -8}};
 
 	for (size_t i = 0; i < COUNT(results); i++) {
 		if (strcmp(word, results[i].word) == 0) {
