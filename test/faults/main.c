@@ -132,9 +132,9 @@ static void run_point(void)
 	if (o->prepare != NULL)
 		o->prepare(&s);
 	net_reset_counts(&s.way);
+	proxy_rule rule = {.op = o->op, .nth = p->k, .act = p->fault->act, .door = door_of(p)};
 	if (p->k > 0)
-		proxy_arm(s.way.at[0],
-		          &(proxy_rule){.op = o->op, .nth = p->k, .act = p->fault->act, .door = door_of(p)});
+		proxy_arm(s.way.at[0], &rule);
 	o->begin(&s);
 	if (p->k > 0) {
 		EXPECT_TRUE(proxy_wait_struck(s.way.at[0], ENOUGH_MS));
