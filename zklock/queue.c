@@ -71,12 +71,38 @@ static void note_ours(struct zkl__queue *q, const char *name, int64_t sequence)
 	}
 }
 
+/* Those before us; all, where we are not there. */
+static void look_ahead(struct zkl__queue *q, const char *const *names, size_t count, enum zkl__kind kind)
+{
+	enum zkl__kind other = kind == ZKL__KIND_LOCK ? ZKL__KIND_ELECTION : ZKL__KIND_LOCK;
+	int64_t        before = -2;
+
+	/* A second node with our number can only come from a sequence that stuck: it blocks us, and we it. */
+	for (size_t i = 0; i < count; i++) {
+		int64_t sequence = zkl__queue_sequence(names[i]);
+
+		if (sequence < 0 || strcmp(names[i], q->own) == 0)
+			continue;
+		if (q->own_sequence >= 0 && sequence > q->own_sequence)
+			continue;
+		q->ahead++;
+		if (is_native(names[i], other))
+			snprintf(q->misplaced, ZKL__NAME_MAX, "%s", names[i]);
+		/* Who came at the end of the sequence makes room by itself. */
+		if (q->own_sequence < 0 && sequence >= ZKL__SEQUENCE_END)
+			sequence = -1;
+		if (sequence > before) {
+			before = sequence;
+			snprintf(q->predecessor, ZKL__NAME_MAX, "%s", names[i]);
+		}
+	}
+}
+
 void zkl__queue_look(struct zkl__queue *q, const char *const *names, size_t count, enum zkl__kind kind,
                      struct zkl__uuid uuid)
 {
-	enum zkl__kind other = kind == ZKL__KIND_LOCK ? ZKL__KIND_ELECTION : ZKL__KIND_LOCK;
-	char           prefix[ZKL__NAME_MAX];
-	int64_t        lowest = INT64_MAX, before = -2;
+	char    prefix[ZKL__NAME_MAX];
+	int64_t lowest = INT64_MAX;
 
 	memset(q, 0, sizeof *q);
 	q->children = (uint32_t)count;
@@ -103,23 +129,5 @@ void zkl__queue_look(struct zkl__queue *q, const char *const *names, size_t coun
 		if (!is_native(names[i], kind))
 			snprintf(q->foreign, ZKL__NAME_MAX, "%s", names[i]);
 	}
-	/* A second node with our number can only come from a sequence that stuck: it blocks us, and we it. */
-	for (size_t i = 0; i < count; i++) {
-		int64_t sequence = zkl__queue_sequence(names[i]);
-
-		if (sequence < 0 || strcmp(names[i], q->own) == 0)
-			continue;
-		if (q->own_sequence >= 0 && sequence > q->own_sequence)
-			continue;
-		q->ahead++;
-		if (is_native(names[i], other))
-			snprintf(q->misplaced, ZKL__NAME_MAX, "%s", names[i]);
-		/* Who came at the end of the sequence makes room by itself. */
-		if (q->own_sequence < 0 && sequence >= ZKL__SEQUENCE_END)
-			sequence = -1;
-		if (sequence > before) {
-			before = sequence;
-			snprintf(q->predecessor, ZKL__NAME_MAX, "%s", names[i]);
-		}
-	}
+	look_ahead(q, names, count, kind);
 }
