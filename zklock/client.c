@@ -10,7 +10,7 @@
 #include <string.h>
 #include <zookeeper/zookeeper.h>
 
-#include <zklock/zklock.h>
+#include <zklock/guarded.h>
 
 #include "node_data.h"
 #include "thread.h"
@@ -32,7 +32,10 @@ struct operation {
 	int             first_error, last_error, send_error;
 	zoo_op_t        check; /* BARRIER, PROVE */
 	zoo_op_result_t check_result;
-	char            path[PATH_SIZE];
+	/* GUARDED: one more than the writes, for the check */
+	zoo_op_result_t *results;
+	size_t           result_count;
+	char             path[PATH_SIZE];
 };
 
 struct zkl__client {
@@ -186,6 +189,8 @@ static void finish(struct operation *op, int rc)
 	if (op->next)
 		op->next->previous = op->previous;
 	pthread_mutex_unlock(&client->mutex);
+	free(op->results);
+	op->results = NULL;
 	post(client, &op->mail);
 	note_end(client, rc);
 }
@@ -227,6 +232,19 @@ static void on_created(int rc, const char *path, const struct Stat *stat, const 
 		note_stat(op, stat);
 		snprintf(op->mail.reply.name, sizeof op->mail.reply.name, "%s", slash ? slash + 1 : path);
 	}
+	finish(op, rc);
+}
+
+/* Of the others, those before it say that they would have been carried out, and those behind it that they were not looked at. */
+static void on_guarded(int rc, const void *data)
+{
+	struct operation *op = (struct operation *)data;
+
+	for (size_t i = 0; result_of(rc) != ZKL__UNKNOWN && i < op->result_count; i++)
+		if (op->results[i].err != ZOK && op->results[i].err != ZRUNTIMEINCONSISTENCY) {
+			op->mail.reply.failed = i;
+			break;
+		}
 	finish(op, rc);
 }
 
@@ -347,7 +365,7 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
 /* ---- requests ------------------------------------------------------------------------------------------------------------ */
 
 /* ZOO_PERM_*, which are no constants in C. */
-enum { READ = 0x01, CREATE = 0x04, DELETE = 0x08, ALL = 0x1f };
+enum { READ = 0x01, CREATE = 0x04, DELETE = 0x08, ADMIN = 0x10, ALL = 0x1f };
 
 /* Under credentials a lock is its identities' own business: the others read its nodes, and create, read and delete below
  * its directories. Who leads is everybody's: all may read that. */
@@ -422,6 +440,48 @@ static void send_make_path(struct zkl__client *client, struct operation *op)
 	finish_part(op);
 }
 
+/* Of more than one write the client frees garbage when the session has just expired (guarded.h). */
+static int pack_guarded(struct operation *op, zoo_op_t *ops, char (*paths)[PATH_SIZE],
+                        const struct zkl__request *request)
+{
+	struct zkl__client      *client = op->client;
+	struct access            access;
+	const struct ACL_vector *list = acl(client, ZKL__KIND_LOCK, &access, ALL & ~ADMIN);
+
+	zoo_check_op_init(&ops[0], op->path, -1);
+	for (size_t i = 0; i < request->write_count; i++) {
+		const zkl_write *write = &request->writes[i];
+
+		snprintf(paths[i], PATH_SIZE, "%s%s", client->options.chroot, write->path);
+		if (write->type == ZKL_WRITE_CREATE)
+			zoo_create_op_init(&ops[i + 1], paths[i], write->data, write->data ? (int)write->data_len : -1,
+			                   list, ZOO_PERSISTENT, NULL, 0);
+		else if (write->type == ZKL_WRITE_SET)
+			zoo_set_op_init(&ops[i + 1], paths[i], write->data, write->data ? (int)write->data_len : -1,
+			                write->version, NULL);
+		else
+			zoo_delete_op_init(&ops[i + 1], paths[i], write->version);
+	}
+	if (zoo_state(client->handle) != ZOO_CONNECTED_STATE)
+		return ZINVALIDSTATE;
+	return zoo_amulti(client->handle, (int)op->result_count, ops, op->results, on_guarded, op);
+}
+
+static int send_guarded(struct operation *op, const struct zkl__request *request)
+{
+	zoo_op_t *ops = calloc(request->write_count + 1, sizeof *ops);
+	char(*paths)[PATH_SIZE] = calloc(request->write_count, sizeof *paths);
+	int rc = ZSYSTEMERROR;
+
+	op->result_count = request->write_count + 1;
+	op->results = calloc(op->result_count, sizeof *op->results);
+	if (ops && paths && op->results)
+		rc = pack_guarded(op, ops, paths, request);
+	free(ops);
+	free(paths);
+	return rc;
+}
+
 static int send_operation(struct zkl__client *client, struct operation *op, const struct zkl__request *request)
 {
 	zhandle_t *handle = client->handle;
@@ -462,6 +522,8 @@ static int send_operation(struct zkl__client *client, struct operation *op, cons
 		return zoo_awget_children2(handle, op->path, on_watch, watcher, on_listed, op);
 	case ZKL__FIND_WATCH:
 		return zoo_awexists(handle, op->path, on_watch, watcher, on_stat, op);
+	case ZKL__GUARDED:
+		return send_guarded(op, request);
 	}
 	return ZUNIMPLEMENTED;
 }
@@ -478,6 +540,7 @@ void zkl__client_send(struct zkl__client *client, uint64_t party, const struct z
 	rc = client->handle ? send_operation(client, op, request) : ZCONNECTIONLOSS;
 	if (rc == ZOK)
 		return;
+	op->mail.reply.sent_ns = 0;
 	/* Never sent. The client's memory ran out, or the session is over; then its end is in the mail already. */
 	finish(op, rc == ZMARSHALLINGERROR ? ZSYSTEMERROR : rc);
 }

@@ -907,9 +907,9 @@ const char *zkl__state_name(enum zkl__state state)
 
 const char *zkl__op_name(enum zkl__op op)
 {
-	static const char *const names[] = {"?",     "create", "list",       "make-path",  "sync",      "barrier",
-	                                    "find",  "watch",  "watch-mark", "mark",       "prove",     "delete",
-	                                    "renew", "read",   "read-watch", "list-watch", "find-watch"};
+	static const char *const names[] = {"?",     "create", "list",       "make-path",  "sync",       "barrier",
+	                                    "find",  "watch",  "watch-mark", "mark",       "prove",      "delete",
+	                                    "renew", "read",   "read-watch", "list-watch", "find-watch", "guarded"};
 
 	return names[op];
 }

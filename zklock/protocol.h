@@ -24,7 +24,8 @@ enum zkl__op {
 	ZKL__READ,       /* a node's data and birth, for people */
 	ZKL__READ_WATCH, /* the same, and tell when it goes or its data changes */
 	ZKL__LIST_WATCH, /* the children, and tell when there are others: only where there are none */
-	ZKL__FIND_WATCH  /* is there such a node? tell when there is */
+	ZKL__FIND_WATCH, /* is there such a node? tell when there is */
+	ZKL__GUARDED     /* writes, if the node is there, in one transaction */
 };
 
 /* How a request ended. */
@@ -54,6 +55,9 @@ struct zkl__request {
 	struct zkl__uuid uuid; /* CREATE, LIST: who asks */
 	const char      *data; /* CREATE, MARK */
 	size_t           data_len;
+	/* GUARDED */
+	const struct zkl_write *writes;
+	size_t                  write_count;
 };
 
 struct zkl__reply {
@@ -61,7 +65,8 @@ struct zkl__reply {
 	enum zkl__result result;
 	uint32_t         id;
 	int              zk_code;
-	int64_t          sent_ns, replied_ns; /* by the client's clock, before it was sent and when it was answered */
+	int64_t          sent_ns,
+		replied_ns; /* by the client's clock, before it was sent (0: it never was) and when it was answered */
 	/* CREATE, FIND, READ, READ_WATCH, and of the directory LIST, LIST_WATCH */
 	int64_t czxid, owner, born_ms;
 	char    name[ZKL__NAME_MAX]; /* CREATE: the node's */
@@ -70,6 +75,8 @@ struct zkl__reply {
 	uint32_t          created; /* children ever created, which is the next sequence number */
 	/* WATCH_MARK */
 	bool marked;
+	/* GUARDED: which write is not possible, from 1; 0: the node is not there */
+	size_t failed;
 	/* READ, READ_WATCH; owned by whoever hands the reply out */
 	const char *data;
 	size_t      data_len;

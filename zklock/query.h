@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_QUERY_H
+#define ZKLOCK_QUERY_H
+
+/* query.h: a call that asks the servers something in the caller's thread: it lives on the caller's stack and waits for its
+ * answer. */
+
+#include "hub.h"
+#include "session_core.h"
+
+struct zkl__query {
+	struct zkl__party party; /* first */
+	zkl_session      *session;
+	/* Asks; with a link only. Also after each reconnect until it is answered: what was asked before is lost then. */
+	void (*ask)(struct zkl__query *q);
+	void (*reply)(struct zkl__query *q, const struct zkl__reply *reply);
+	uint32_t    last_id; /* of the newest request: an older one's reply means nothing */
+	bool        answered;
+	int         result; /* what the call returns */
+	int         zk_code;
+	const char *text; /* of an error */
+};
+
+/* Sends a request of the query's. */
+void zkl__query_send(struct zkl__query *q, struct zkl__request *request);
+void zkl__query_answer(struct zkl__query *q, int result, const char *text);
+/* Asks and waits, at most for patience_ns from when it has the session's mutex. Returns 1: it is answered. 0: it is not, in
+ * that time. Else ZKL_ENOMEM, ZKL_ESTATE (the session was closed), or why the session was refused or cancelled. */
+int zkl__query_run(struct zkl__query *q, int64_t patience_ns);
+
+#endif
