@@ -86,6 +86,12 @@ static bool is_listed(const char *name)
 	return false;
 }
 
+/* To who is not there, those at the end of the sequence are the last ones to wait for. */
+static bool is_aside(const struct zkl__queue *q, int64_t sequence)
+{
+	return q->own_sequence < 0 && sequence >= ZKL__SEQUENCE_END;
+}
+
 /* Each name of the view is one of the list, and nobody stands between. */
 static void check_view(const struct zkl__queue *q, const char *prefix)
 {
@@ -108,10 +114,10 @@ static void check_view(const struct zkl__queue *q, const char *prefix)
 			MUST(*q->own && q->own_sequence <= sequence);
 			mine++;
 		}
-		MUST(sequence > limit || strcmp(names[i], q->own) == 0 ||
+		MUST(sequence > limit || strcmp(names[i], q->own) == 0 || is_aside(q, sequence) ||
 		     zkl__queue_sequence(q->predecessor) >= sequence);
 	}
-	MUST(q->contenders == contenders && q->ahead == ahead);
+	MUST(q->children == count && q->contenders == contenders && q->ahead == ahead);
 	if (q->unreadable)
 		return; /* nothing is granted, nor waited for */
 	MUST(q->mine == mine);
@@ -132,7 +138,9 @@ static void check_same(const struct zkl__queue *q, const struct zkl__queue *othe
 	if (q->unreadable)
 		return;
 	MUST(zkl__queue_sequence(q->lowest) == zkl__queue_sequence(other->lowest));
-	MUST(zkl__queue_sequence(q->predecessor) == zkl__queue_sequence(other->predecessor));
+	MUST(zkl__queue_sequence(q->predecessor) == zkl__queue_sequence(other->predecessor) ||
+	     (is_aside(q, zkl__queue_sequence(q->predecessor)) &&
+	      is_aside(other, zkl__queue_sequence(other->predecessor))));
 	MUST(!*q->misplaced == !*other->misplaced);
 }
 
