@@ -62,6 +62,9 @@ static const char *parse_server(struct zkl__server *ret, const char *text, size_
 		return "an IPv6 address needs brackets";
 	if (host_end == host)
 		return "a host is missing";
+	for (const char *c = host; c < host_end; c++)
+		if (*c == '[' || *c == ']')
+			return "brackets belong around a whole IPv6 address";
 	if (port < end && !is_port(port + 1, (size_t)(end - port - 1)))
 		return "a port must be a number from 1 to 65535";
 	snprintf(ret->port, sizeof ret->port, "%.*s", port < end ? (int)(end - port - 1) : 4,

@@ -124,8 +124,13 @@ hidden byte c, i, j, k, node, from, at, on_data, on_children;
 hidden mtype op, result;
 byte failed, executed, known;
 
-/* Never true, so that the message of spin names the property. */
-hidden byte ORDER, HOLDER, FIFO, ORPHAN, WAKE, TWICE;
+/* Never true, so that the message of spin names the property; but for those that a search does not look at. */
+#ifdef ONLY_FIFO
+#define IGNORED 1
+#else
+#define IGNORED 0
+#endif
+hidden byte ORDER = IGNORED, HOLDER = IGNORED, FIFO, ORPHAN = IGNORED, WAKE = IGNORED, TWICE = IGNORED;
 #define HOLDS(property, condition) assert(property || (condition))
 
 #define me       contenders[c]

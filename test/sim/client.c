@@ -197,21 +197,25 @@ static void add_watch(struct client *c, const struct watch *watch)
 	c->watches[c->watch_count++] = *watch;
 }
 
-/* A watch is used up by its event; a deletion uses up both kinds. */
+/* A watch is used up by its event. A deletion uses up all kinds: where a server tells it for each of them, the first one
+ * counts. */
 static void on_event(unsigned client, const struct message *m)
 {
 	struct client *c = &clients[client];
-	bool           gone = m->type == MSG_GONE, directory = m->result >= WATCH_CHILDREN;
+	bool           gone = m->type == MSG_GONE, directory = m->result >= WATCH_CHILDREN, watched = false;
 
 	for (unsigned i = 0; i < c->watch_count; i++) {
 		const struct watch *w = &c->watches[i];
 
 		if (w->node != m->node || w->party != m->bits || directory != (w->kind >= WATCH_CHILDREN))
 			continue;
-		if (gone || w->kind == (enum watch_kind)m->result)
+		if (gone || w->kind == (enum watch_kind)m->result) {
 			c->watches[i--] = c->watches[--c->watch_count];
+			watched = true;
+		}
 	}
-	process_mail_watch(client, m->bits, gone, directory, m->node, m->view);
+	if (watched)
+		process_mail_watch(client, m->bits, gone, directory, m->node, m->view);
 }
 
 static void on_reply(unsigned client, const struct message *m)

@@ -79,7 +79,7 @@ static struct seen *begin(struct zkl__attempt *a, unsigned process)
 	s->attempt = a;
 	s->process = process;
 	s->owner = a->handle ? owner_of(a->handle) : -1;
-	s->directory = strcmp(a->path, process_paths[0]) == 0 ? 0 : 1;
+	s->directory = strcmp(a->path, mail_paths[0]) == 0 ? 0 : 1;
 	s->party = a->party.id;
 	s->node = NOBODY;
 	s->candidate = a->contender.flags & ZKL__CONTENDER_NO_MARK;

@@ -43,7 +43,7 @@ void observers_start(unsigned process)
 
 	if (all[process].directory == NOBODY)
 		return;
-	options.path = process_paths[all[process].directory];
+	options.path = mail_paths[all[process].directory];
 	all[process].observer = zkl__observer_new(process_hub(process), &options);
 	if (!all[process].observer)
 		abort();

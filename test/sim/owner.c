@@ -430,7 +430,7 @@ static void open_handle(struct owner *o)
 	options.flags = o->options.no_requeue ? ZKL_NO_REQUEUE : 0;
 	options.stop_ms = o->options.stop_ms;
 	if (zkl__handle_init(&o->handle, o->options.candidate ? &zkl__election_type : &zkl__lock_type,
-	                     process_hub(o->options.process), process_paths[o->options.directory], &options, NULL) < 0)
+	                     process_hub(o->options.process), mail_paths[o->options.directory], &options, NULL) < 0)
 		abort();
 	o->open = true;
 	o->attempt = 0;

@@ -9,23 +9,12 @@
 #include "client.h"
 #include "faults.h"
 #include "invariants.h"
-#include "node_data.h"
+#include "mail.h"
 #include "observers.h"
 #include "owner.h"
 #include "report.h"
 
 enum { MAILBOX = 512 };
-
-struct mail {
-	enum mail_type   type;
-	uint64_t         party;
-	bool             gone, directory;
-	int16_t          node;
-	int32_t          request, view;
-	enum zkl__result result;
-	int              zk_code;
-	int64_t          session_id, timeout, replied_ns;
-};
 
 struct process {
 	struct zkl__hub        hub; /* first */
@@ -46,8 +35,6 @@ struct process {
 };
 
 static struct process processes[PROCESSES];
-
-const char *const process_paths[TREE_DIRECTORIES] = {"/locks/a", "/elections/b"};
 
 static void run_protocol(uint32_t process, uint32_t life);
 
@@ -176,16 +163,9 @@ static void world_send(void *world, uint64_t party, const struct zkl__request *r
 	if (!p->client_open)
 		return;
 	r = zk_new_request(&index);
-	r->op = request->op;
-	r->id = request->id;
-	r->party = party;
-	r->uuid = request->uuid;
-	r->kind = request->kind;
+	mail_request(r, party, request);
 	r->process = (int16_t)process;
-	r->directory = strcmp(request->directory, process_paths[0]) == 0 ? 0 : 1;
-	r->node = (int16_t)(request->name ? tree_find(r->directory, request->name) : NOBODY);
 	r->attempt = invariants_attempt(process, party);
-	r->mark = request->op == ZKL__MARK && zkl__node_data_is_marked(request->data, request->data_len);
 	r->sent_ns = process_clock(process);
 	TRACE("client %u: %s %s", process, zkl__op_name(request->op), request->name ? request->name : "");
 	client_send(process, index);
@@ -349,42 +329,6 @@ void process_mail_watch(unsigned process, uint64_t party, bool gone, bool direct
 	mail->view = view;
 }
 
-/* What the client's callback makes of an answer. */
-static void fill(struct zkl__reply *reply, const struct mail *mail, const struct request *r)
-{
-	const struct tree_node *node = r->node == NOBODY ? NULL : tree_node(r->node);
-
-	memset(reply, 0, sizeof *reply);
-	reply->op = r->op;
-	reply->id = r->id;
-	reply->result = mail->result;
-	reply->zk_code = mail->zk_code;
-	reply->sent_ns = r->sent_ns;
-	reply->replied_ns = mail->replied_ns;
-	reply->queue.own_sequence = -1;
-	if (node && (r->op != ZKL__CREATE || mail->result == ZKL__DONE))
-		memcpy(reply->name, node->name, sizeof node->name);
-	if (mail->result != ZKL__DONE)
-		return;
-	if (r->op == ZKL__CREATE || r->op == ZKL__FIND) {
-		reply->czxid = tree_zxid(node->born);
-		reply->owner = node->session == NOBODY ? 0 : zk_session_id(node->session);
-	}
-	reply->marked = r->op == ZKL__WATCH_MARK && r->mark;
-	if (r->op == ZKL__READ_WATCH) {
-		reply->data = "sim";
-		reply->data_len = 3;
-	}
-	if (r->op == ZKL__LIST || r->op == ZKL__LIST_WATCH) {
-		const char *names[TREE_NODES];
-		unsigned    count = tree_children(r->directory, r->view, names, TREE_NODES);
-
-		zkl__queue_look(&reply->queue, names, count, r->kind, r->uuid);
-		reply->czxid = tree_directory(r->directory, r->view)->czxid;
-		reply->created = (uint32_t)tree_created(r->directory, r->view);
-	}
-}
-
 static const char *result_name(enum zkl__result result)
 {
 	static const char *const names[] = {"done", "no node", "exists", "not empty", "denied", "unknown", "refused"};
@@ -397,26 +341,13 @@ static void hand_out_reply(struct process *p, const struct mail *mail)
 	const struct request *r = zk_request(mail->request);
 	struct zkl__reply     reply;
 
-	fill(&reply, mail, r);
+	mail_reply(&reply, mail);
 	TRACE("process %d: %s %s: %s (%d), view %d", (int)(p - processes), zkl__op_name(r->op), reply.name,
 	      result_name(reply.result), reply.zk_code, mail->view);
 	p->view = mail->result == ZKL__UNKNOWN ? tree_end() : mail->view;
 	zkl__hub_reply(&p->hub, r->party, &reply);
 	if (r->op == ZKL__PROVE && mail->result == ZKL__DONE)
 		faults_on_proof((unsigned)(p - processes));
-}
-
-/* The last part of what is watched. */
-static const char *watched_name(const struct mail *mail)
-{
-	return mail->directory ? strrchr(process_paths[mail->node], '/') + 1 : tree_node(mail->node)->name;
-}
-
-static const char *watched_directory(const struct mail *mail)
-{
-	static const char *const parents[TREE_DIRECTORIES] = {"/locks", "/elections"};
-
-	return mail->directory ? parents[mail->node] : process_paths[tree_node(mail->node)->directory];
 }
 
 static void hand_out(struct process *p, const struct mail *mail)
@@ -436,9 +367,10 @@ static void hand_out(struct process *p, const struct mail *mail)
 		break;
 	case MAIL_WATCH:
 		TRACE("process %d: %s %s, view %d", (int)(p - processes), mail->gone ? "gone" : "changed",
-		      watched_name(mail), mail->view);
+		      mail_watched_name(mail), mail->view);
 		p->view = mail->view;
-		zkl__hub_watch(&p->hub, (uint32_t)mail->party, mail->gone, watched_directory(mail), watched_name(mail));
+		zkl__hub_watch(&p->hub, (uint32_t)mail->party, mail->gone, mail_watched_directory(mail),
+		               mail_watched_name(mail));
 		break;
 	case MAIL_EXPIRED:
 		break;

@@ -12,11 +12,11 @@
 #include <stdint.h>
 
 #include "driver.h"
+#include "mail.h"
 #include "zk.h"
 
 enum { PROCESSES = 4 };
 enum thread { THREAD_IO, THREAD_PROTOCOL, THREAD_OWNER, THREADS };
-enum mail_type { MAIL_CONNECTED, MAIL_DISCONNECTED, MAIL_EXPIRED, MAIL_REPLY, MAIL_WATCH };
 
 struct process_options {
 	int64_t                   rate_ppm, offset, latency, spread, timeout;
@@ -61,7 +61,5 @@ void     process_mail(unsigned process, enum mail_type type);
 void     process_mail_connected(unsigned process, int64_t session_id, int64_t timeout);
 void     process_mail_reply(unsigned process, int32_t request, enum zkl__result result, int zk_code, int32_t view);
 void     process_mail_watch(unsigned process, uint64_t party, bool gone, bool directory, int16_t node, int32_t view);
-
-extern const char *const process_paths[TREE_DIRECTORIES];
 
 #endif

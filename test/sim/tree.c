@@ -150,9 +150,9 @@ int64_t tree_created(int16_t directory, int32_t view)
 	for (int16_t i = 0; i < tree.node_count; i++) {
 		const struct tree_node *n = &tree.nodes[i];
 
-		if (n->directory == directory && &tree.births[directory][n->birth] == birth && n->born <= view &&
-		    n->sequence >= created)
-			created = n->sequence + 1;
+		/* Also one without a number. */
+		if (n->directory == directory && &tree.births[directory][n->birth] == birth && n->born <= view)
+			created++;
 	}
 	return created < INT32_MAX ? created : INT32_MAX;
 }

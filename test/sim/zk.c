@@ -80,7 +80,7 @@ static struct {
 	struct zk_options options;
 	uint64_t          seed;
 	int64_t           lag[ZK_SERVERS];
-	bool              client_cut[ZK_CLIENTS];
+	bool              client_cut[ZK_CLIENTS], client_refused[ZK_CLIENTS];
 	struct rng        rng;
 	struct server     servers[ZK_SERVERS];
 	bool              cut[ZK_SERVERS][ZK_SERVERS];
@@ -88,7 +88,8 @@ static struct {
 	struct session    sessions[ZK_SESSIONS];
 	int16_t           session_count;
 	uint32_t          conn_count, epoch, requests;
-	unsigned          elections;
+	unsigned          elections, deeds;
+	int               deed_code;
 	struct conn       conns[ZK_CONNS];
 	struct request    request[ZK_REQUESTS];
 } zk;
@@ -325,28 +326,43 @@ static void drop_all(struct server *s)
 /* What has become of what is watched; 0: nothing. */
 static enum message_type fired(const struct watch *w, int32_t after, int32_t view)
 {
+	const struct tree_birth *directory = w->kind >= WATCH_CHILDREN ? tree_directory(w->node, view) : NULL;
+
 	switch (w->kind) {
 	case WATCH_END:
 		return tree_alive(w->node, view) ? 0 : MSG_GONE;
 	case WATCH_DATA:
 		return !tree_alive(w->node, view) ? MSG_GONE : tree_changed(w->node, after, view) ? MSG_CHANGED : 0;
 	case WATCH_CHILDREN:
-		return !tree_directory(w->node, view)                ? MSG_GONE
-		       : tree_children_changed(w->node, after, view) ? MSG_CHANGED
-		                                                     : 0;
+		return !directory                                                               ? MSG_GONE
+		       : directory->made > after || tree_children_changed(w->node, after, view) ? MSG_CHANGED
+		                                                                                : 0;
 	case WATCH_BIRTH:
-		return tree_directory(w->node, view) ? MSG_CHANGED : 0;
+		return directory ? MSG_CHANGED : 0;
+	case WATCH_LIFE:
+		return !directory ? MSG_GONE : directory->made > after ? MSG_CHANGED : 0;
 	}
 	return 0;
 }
 
-static void fire(struct conn *c, int32_t view)
+static void shuffle(struct watch *watches, unsigned count)
+{
+	for (unsigned i = count; i > 1; i--) {
+		unsigned     j = (unsigned)rng_below(&zk.rng, i);
+		struct watch swap = watches[j];
+
+		watches[j] = watches[i - 1];
+		watches[i - 1] = swap;
+	}
+}
+
+static void fire_those(struct conn *c, int32_t view, bool nodes, bool directories)
 {
 	for (unsigned i = 0; i < c->watch_count; i++) {
 		struct watch      w = c->watches[i];
 		enum message_type type = fired(&w, view - 1, view);
 
-		if (!type)
+		if (!type || !(w.kind >= WATCH_CHILDREN ? directories : nodes))
 			continue;
 		c->watches[i--] = c->watches[--c->watch_count];
 		to_client(c, (struct message){.type = (uint8_t)type,
@@ -354,6 +370,18 @@ static void fire(struct conn *c, int32_t view)
 		                              .bits = w.party,
 		                              .view = view,
 		                              .result = (uint8_t)w.kind});
+	}
+}
+
+/* A node's end is told before its directory's change. The nodes of a session end in any order. */
+static void fire(struct conn *c, int32_t view)
+{
+	if (tree_txn(view)->type == TXN_CLOSE) {
+		shuffle(c->watches, c->watch_count);
+		fire_those(c, view, true, true);
+	} else {
+		fire_those(c, view, true, false);
+		fire_those(c, view, false, true);
 	}
 }
 
@@ -450,7 +478,7 @@ static void carry_out(struct request *r, int16_t session)
 	set_result(r, done ? ZKL__DONE : ZKL__NO_NODE, done ? 0 : -101);
 }
 
-static void do_deed(const struct pending *p)
+static int carry_out_deed(const struct pending *p)
 {
 	bool done = true;
 
@@ -464,7 +492,9 @@ static void do_deed(const struct pending *p)
 		done = tree_set(p->node, false);
 		break;
 	case DEED_UNMAKE:
-		done = tree_unmake(p->directory);
+		done = tree_directory(p->directory, tree_end());
+		if (!tree_unmake(p->directory) && done)
+			return -111;
 		break;
 	case DEED_FOREIGN:
 		done = tree_create_named(p->directory, "f00d-kazoo__lock__", true) != NOBODY;
@@ -472,9 +502,20 @@ static void do_deed(const struct pending *p)
 	case DEED_JUNK:
 		done = tree_create_named(p->directory, "read-me-", false) != NOBODY;
 		break;
+	case DEED_CHILD: /* of an ephemeral node: that has none */
+		done = tree_alive(p->node, tree_end());
+		tree_nothing();
+		return done ? -108 : -101;
 	}
-	TRACE("operator: deed %d on %s: %s", p->deed, p->node == NOBODY ? "directory" : tree_node(p->node)->name,
-	      done ? "done" : "no");
+	return done ? 0 : -101;
+}
+
+static void do_deed(const struct pending *p)
+{
+	zk.deed_code = carry_out_deed(p);
+	zk.deeds++;
+	TRACE("operator: deed %d on %s: %d", p->deed, p->node == NOBODY ? "directory" : tree_node(p->node)->name,
+	      zk.deed_code);
 }
 
 static void commit(const struct pending *p)
@@ -547,6 +588,12 @@ void zk_operator(enum zk_deed deed, int16_t node, int16_t directory)
 	                                            .node = node,
 	                                            .directory = directory,
 	                                            .session = NOBODY});
+}
+
+unsigned zk_deeds(int *ret_zk_code)
+{
+	*ret_zk_code = zk.deed_code;
+	return zk.deeds;
 }
 
 /* ---- what the leader is asked ------------------------------------------------------------------------------------ */
@@ -722,9 +769,9 @@ bool zk_watch_of(const struct request *r, enum zkl__result result, struct watch 
 	case ZKL__LIST_WATCH:
 		ret->kind = WATCH_CHILDREN;
 		return result == ZKL__DONE;
-	case ZKL__FIND_WATCH: /* of a directory that is there the data are watched, which nobody writes */
-		ret->kind = WATCH_BIRTH;
-		return result == ZKL__NO_NODE;
+	case ZKL__FIND_WATCH:
+		ret->kind = result == ZKL__DONE ? WATCH_LIFE : WATCH_BIRTH;
+		return result == ZKL__DONE || result == ZKL__NO_NODE;
 	default:
 		return false;
 	}
@@ -814,13 +861,7 @@ static void watch_again(struct conn *c)
 {
 	int32_t view = zk.servers[c->server].applied;
 
-	for (unsigned i = c->again_count; i > 1; i--) {
-		unsigned     j = (unsigned)rng_below(&zk.rng, i);
-		struct watch swap = c->again[j];
-
-		c->again[j] = c->again[i - 1];
-		c->again[i - 1] = swap;
-	}
+	shuffle(c->again, c->again_count);
 	for (unsigned i = 0; i < c->again_count; i++) {
 		struct watch *w = &c->again[i];
 
@@ -887,7 +928,7 @@ uint32_t zk_dial(unsigned client, unsigned server, int64_t latency, int64_t spre
 	c->client = client;
 	c->server = server;
 	c->session = NOBODY;
-	c->open = s->role != DOWN;
+	c->open = s->role != DOWN && !zk.client_refused[client];
 	c->ready = false;
 	c->first = c->count = c->watch_count = c->again_count = 0;
 	wire_init(&c->up, c->kept_up, HELD);
@@ -973,6 +1014,11 @@ void zk_client_cut(unsigned client, bool cut)
 		else
 			zk_conn_heal(i);
 	}
+}
+
+void zk_client_refuse(unsigned client, bool refuse)
+{
+	zk.client_refused[client] = refuse;
 }
 
 void zk_conn_slow(uint32_t conn, int64_t extra)
@@ -1246,10 +1292,11 @@ void zk_begin(const struct zk_options *options, uint64_t seed)
 	memset(zk.cut, 0, sizeof zk.cut);
 	memset(zk.lag, 0, sizeof zk.lag);
 	memset(zk.client_cut, 0, sizeof zk.client_cut);
+	memset(zk.client_refused, 0, sizeof zk.client_refused);
 	memset(zk.cut_number, 0, sizeof zk.cut_number);
 	zk.session_count = 0;
 	zk.conn_count = zk.epoch = zk.requests = 0;
-	zk.elections = 0;
+	zk.elections = zk.deeds = 0;
 	for (unsigned i = 0; i < ZK_SERVERS; i++) {
 		struct server *s = &zk.servers[i];
 

@@ -65,7 +65,8 @@ enum watch_kind {
 	WATCH_END,      /* a child watch on a node that has none: told of its end alone */
 	WATCH_DATA,     /* by a get */
 	WATCH_CHILDREN, /* of a directory */
-	WATCH_BIRTH     /* of a directory, by an exists that did not find it */
+	WATCH_BIRTH,    /* of a directory, by an exists that did not find it */
+	WATCH_LIFE      /* of a directory, by an exists that found it: its data are watched, which nobody writes */
 };
 
 struct watch {
@@ -120,11 +121,15 @@ void zk_conn_cut(uint32_t conn, bool up, bool down);
 void zk_conn_heal(uint32_t conn);
 /* A client reaches no server any more, or all again. */
 void zk_client_cut(unsigned client, bool cut);
+/* Its connections are refused from now on, or taken again. */
+void zk_client_refuse(unsigned client, bool refuse);
 void zk_conn_slow(uint32_t conn, int64_t extra);
 
 /* An operator, through whatever leader there is. */
-enum zk_deed { DEED_DELETE = 1, DEED_WRITE, DEED_UNMAKE, DEED_FOREIGN, DEED_JUNK };
+enum zk_deed { DEED_DELETE = 1, DEED_WRITE, DEED_UNMAKE, DEED_FOREIGN, DEED_JUNK, DEED_CHILD };
 void zk_operator(enum zk_deed deed, int16_t node, int16_t directory);
+/* So many have been carried out, or refused; ZooKeeper's code for the newest one. */
+unsigned zk_deeds(int *ret_zk_code);
 
 /* Is there nothing on its way through the ensemble, and does all of it work? */
 bool        zk_healthy(void);

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A command line of zklock-run, one argument a line; each of them as a duration; and all as /etc/zklock.conf. */
+#include "fuzz.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <zklock/zklock.h>
+
+#include "run_options.h"
+
+enum { ARGUMENTS = 30 };
+
+static char *name = (char *)"zklock-run";
+
+static bool is_argument(char *const *argv, const char *word)
+{
+	for (; *argv; argv++)
+		if (*argv <= word && word <= *argv + strlen(*argv))
+			return true;
+	return false;
+}
+
+static void check_options(const struct zkl__run_options *o, char *const *argv, int argc)
+{
+	if (o->what != ZKL__RUN_COMMAND)
+		return;
+	MUST(o->path[0] == '/' && is_argument(argv, o->path));
+	MUST(o->command > argv && o->command < argv + argc && *o->command);
+	/* All that follows is the command's, to the last. */
+	MUST(is_argument(argv, *o->command) && o->command + 1 <= argv + argc);
+	MUST(!o->servers || (*o->servers && is_argument(argv, o->servers)));
+	MUST(o->wait_ms >= 0 || o->wait_ms == ZKL_FOREVER);
+	MUST(o->timeout_ms >= 1 && o->timeout_ms <= INT32_MAX && o->connect_ms >= 1 && o->min_hold_ms >= 0);
+	MUST(o->grace_ms >= 0 && o->grace_ms <= o->timeout_ms / ZKL__GRACE_MOST_PART);
+	MUST(o->grace_given || o->grace_ms == o->timeout_ms / ZKL__GRACE_PART);
+	MUST(o->busy_status >= 0 && o->busy_status <= 255 && !(o->verbose && o->quiet));
+}
+
+/* Bounded, and it names an option, an argument, or what is missing. */
+static void check_why(const char *why, char *const *argv)
+{
+	bool named = strstr(why, "PATH") || strstr(why, "COMMAND");
+
+	MUST(strnlen(why, ZKL__WHY_MAX) > 5 && strnlen(why, ZKL__WHY_MAX) < ZKL__WHY_MAX);
+	named = named || (why[0] == '-' && why[1] != ':') || strstr(why, "option \"");
+	MUST(named);
+	MUST(argv[0]);
+}
+
+static void check_command_line(const char *text, size_t size)
+{
+	char                   *words = malloc(size + 1), *argv[ARGUMENTS + 2] = {name}, *order[ARGUMENTS + 2];
+	char                    why[ZKL__WHY_MAX] = "";
+	struct zkl__run_options options;
+	int                     argc = 1;
+
+	MUST(words);
+	if (size)
+		memcpy(words, text, size);
+	words[size] = 0;
+	for (char *word = words, *end; word && argc <= ARGUMENTS; word = end) {
+		end = memchr(word, '\n', (size_t)(words + size - word));
+		if (end)
+			*end++ = 0;
+		argv[argc++] = word;
+	}
+	argv[argc] = NULL;
+	memcpy(order, argv, sizeof order);
+	if (zkl__run_options_parse(argc, argv, &options, why) == 0)
+		check_options(&options, argv, argc);
+	else
+		check_why(why, argv);
+	/* Options end at PATH: nothing was moved. */
+	MUST(memcmp(order, argv, (size_t)argc * sizeof *argv) == 0);
+	free(words);
+}
+
+/* Milliseconds, printed, mean themselves; a duration and the same with a longer fraction are not less. */
+static void check_duration(const char *text, size_t size)
+{
+	char    word[40], again[40];
+	int64_t ms = -7, same = -7;
+
+	snprintf(word, sizeof word, "%.*s", (int)(size < 30 ? size : 30), text);
+	word[strcspn(word, "\n")] = 0;
+	if (zkl__duration_parse(word, &ms) < 0) {
+		MUST(ms == -7);
+		return;
+	}
+	MUST(ms >= 0 && ms <= INT64_MAX / 2 / 1000000);
+	MUST(strspn(word, "0123456789.smh") == strlen(word));
+	snprintf(again, sizeof again, "%lldms", (long long)ms);
+	MUST(zkl__duration_parse(again, &same) == 0 && same == ms);
+	/* "0" before it changes nothing. */
+	snprintf(again, sizeof again, "0%s", word);
+	MUST(zkl__duration_parse(again, &same) == 0 && same == ms);
+	/* By the plain way, where that is exact. */
+	if (strlen(word) < 8) {
+		char  *unit;
+		double value = strtod(word, &unit);
+		double scale = *unit == 'm' ? (unit[1] ? 1 : 60000) : *unit == 'h' ? 3600000 : 1000;
+
+		MUST((double)ms >= value * scale - 1e-3 && (double)ms <= value * scale + 1);
+	}
+}
+
+static void check_configuration(const char *text, size_t size)
+{
+	char  why[ZKL__WHY_MAX] = "", line[5000];
+	char *servers = NULL, *again = NULL;
+	int   r = zkl__config_parse(text, size, &servers, why);
+
+	MUST(r == 0 || r == -1);
+	if (r < 0) {
+		MUST(!servers && strncmp(why, "line ", 5) == 0 && strnlen(why, ZKL__WHY_MAX) < ZKL__WHY_MAX);
+		return;
+	}
+	if (!servers)
+		return;
+	MUST(*servers && strlen(servers) <= size && !strchr(servers, '\n'));
+	/* Written in quotes it is read again. */
+	snprintf(line, sizeof line, "\n# a comment\n%s = \"%s\" \n", ZKL__SERVERS_VARIABLE, servers);
+	MUST(zkl__config_parse(line, strlen(line), &again, why) == 0 && strcmp(servers, again) == 0);
+	free(servers);
+	free(again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (size > 4096)
+		return 0;
+	check_command_line((const char *)data, size);
+	check_duration((const char *)data, size);
+	check_configuration((const char *)data, size);
+	return 0;
+}
