@@ -314,6 +314,12 @@ void net_hold(net *n, unsigned directions)
 		proxy_hold(n->at[i], directions);
 }
 
+void net_drop(net *n, bool dropping)
+{
+	for (size_t i = 0; i < n->count; i++)
+		proxy_drop(n->at[i], dropping);
+}
+
 int net_requests(net *n, int op)
 {
 	int sum = 0;

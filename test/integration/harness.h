@@ -161,6 +161,7 @@ void net_close(net *n);
 void net_cut(net *n);
 void net_set_door(net *n, proxy_door door);
 void net_hold(net *n, unsigned directions);
+void net_drop(net *n, bool dropping);
 int  net_requests(net *n, int op);
 /* Requests but heartbeats, once all are answered and none has come for a while. */
 int  net_settled_requests(net *n);
