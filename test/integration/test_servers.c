@@ -61,13 +61,14 @@ static void holder_of_a_dead_ensemble_is_lost_by_its_own_clock(void)
 static void calls_keep_their_timeouts_while_all_servers_are_stopped(void)
 {
 	lock_path    path = new_path();
-	zkl_session *s = session_open(all_servers(), SESSION_MS), *fresh;
+	int64_t      timeout_ms = tick_ms() * 8;
+	zkl_session *s = session_open(all_servers(), timeout_ms), *fresh;
 	zkl_lock    *lock = lock_new(s, path.text, NULL), *free_lock = lock_new(s, path.text, NULL);
 	zkl_grant    grant;
 	zkl_peer     peer;
 	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
 	all("pause");
-	fresh = session_open(all_servers(), SESSION_MS);
+	fresh = session_open(all_servers(), timeout_ms);
 	zkl_lock *fresh_lock = lock_new(fresh, path.text, NULL);
 	int64_t   start_ms = now_ms();
 	EXPECT_RC(zkl_lock_release(lock, 1000, NULL), ZKL_ETIMEDOUT);
@@ -80,7 +81,7 @@ static void calls_keep_their_timeouts_while_all_servers_are_stopped(void)
 	EXPECT_RANGE(now_ms() - start_ms, 1999, late(2000));
 	start_ms = now_ms();
 	EXPECT_TRUE(zkl_lock_holder(s, path.text, &peer, NULL) < 0);
-	EXPECT_RANGE(now_ms() - start_ms, 0, late(SESSION_MS / 2));
+	EXPECT_RANGE(now_ms() - start_ms, 0, late(timeout_ms / 2));
 	start_ms = now_ms();
 	zkl_session_close(fresh, 1000);
 	EXPECT_RANGE(now_ms() - start_ms, 0, late(1000));
@@ -92,7 +93,7 @@ static void calls_keep_their_timeouts_while_all_servers_are_stopped(void)
 	zkl_lock_free(fresh_lock);
 	all("resume");
 	EXPECT_INT(ensemble("wait", 0), 0);
-	EVENTUALLY(zkclient_count(observer(), path.text) == 0, 2 * SESSION_MS);
+	EVENTUALLY(zkclient_count(observer(), path.text) == 0, 2 * timeout_ms);
 }
 
 /* A queue of two that hand the lock to and fro, and one lock that is held throughout. */
