@@ -661,6 +661,44 @@ void prober_stop(prober *p)
 	pthread_join(p->thread, NULL);
 }
 
+/* ---- what the servers themselves manage ---- */
+
+void note_gap(atomic_llong *last_ns, atomic_llong *longest_ns)
+{
+	int64_t now = now_ns(), gap = now - atomic_exchange(last_ns, now);
+	if (gap > atomic_load(longest_ns))
+		atomic_store(longest_ns, gap);
+}
+
+static void *write_all_the_time(void *arg)
+{
+	writer   *w = arg;
+	zkclient *c = zkclient_open(all_servers());
+	while (c != NULL && !atomic_load(&w->stop)) {
+		if (zkclient_set(c, w->path.text, "x", 1) == ZOK)
+			note_gap(&w->last_ns, &w->longest_ns);
+		poll_pause();
+	}
+	zkclient_close(c);
+	return NULL;
+}
+
+void writer_start(writer *w)
+{
+	w->path = new_path();
+	EXPECT_INT(zkclient_make_directory(observer(), w->path.text), ZOK);
+	atomic_store(&w->stop, false);
+	atomic_store(&w->last_ns, now_ns());
+	atomic_store(&w->longest_ns, 0);
+	CU_ASSERT_FATAL(pthread_create(&w->thread, NULL, write_all_the_time, w) == 0);
+}
+
+void writer_stop(writer *w)
+{
+	atomic_store(&w->stop, true);
+	pthread_join(w->thread, NULL);
+}
+
 /* ---- servers ---- */
 
 /* pid -1: it could not be run. What it prints goes to standard error, or can be read from `out`. */

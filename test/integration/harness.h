@@ -260,6 +260,22 @@ typedef struct prober {
 void prober_start(prober *p, contender asked, uint64_t token);
 void prober_stop(prober *p);
 
+/* ---- what the servers themselves manage ---- */
+
+/* Keeps the time between two of a kind, at most. */
+void note_gap(atomic_llong *last_ns, atomic_llong *longest_ns);
+
+/* A plain client that writes all the time: an ensemble without a leader serves nobody. */
+typedef struct writer {
+	pthread_t    thread;
+	lock_path    path;
+	atomic_bool  stop;
+	atomic_llong last_ns, longest_ns; /* between two writes */
+} writer;
+
+void writer_start(writer *w);
+void writer_stop(writer *w);
+
 /* ---- servers ---- */
 
 /* Runs ZKLOCK_TEST_ZK with this verb (and server number, 0: none); its exit status. 77: cannot be done here. */

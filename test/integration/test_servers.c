@@ -129,9 +129,12 @@ static void *hand_to_and_fro(void *arg)
 	return NULL;
 }
 
-/* Does `disturb` to the servers, while one lock is held and another one goes to and fro: neither notices much. */
-static void nothing_is_lost_while(void (*disturb)(void))
+/* Does `disturb` to the servers, while one lock is held and another one goes to and fro: neither notices much. False: they served
+ * nobody for longer than a lease lasts behind a heartbeat that was just missed, as servers do on a busy machine, so that the
+ * lock may have been lost. */
+static bool nothing_is_lost_while(void (*disturb)(void))
 {
+	writer       plain;
 	lock_path    path = new_path(), held_path = new_path();
 	zkl_session *s[2] = {session_open(all_servers(), SESSION_MS), session_open(all_servers(), SESSION_MS)};
 	zkl_session *holding = session_open(all_servers(), SESSION_MS); /* nothing proves it but its heartbeat */
@@ -154,14 +157,19 @@ static void nothing_is_lost_while(void (*disturb)(void))
 		                  .grants = &grants};
 		EXPECT_INT(pthread_create(&pairs[i].thread, NULL, hand_to_and_fro, &pairs[i]), 0);
 	}
-	EVENTUALLY(atomic_load(&grants) > 20, ENOUGH_MS);
+	EVENTUALLY(atomic_load(&grants) > 20, RESTART_MS);
+	writer_start(&plain);
 	disturb();
 	int before = atomic_load(&grants);
-	EVENTUALLY(atomic_load(&grants) > before + 20, ENOUGH_MS);
-	EXPECT_TRUE(zkl_lock_check(held, grant.token) > 0);
-	EXPECT_INT(recorder_count(&events, ZKL_EV_LOST), 0);
-	EXPECT_INT(recorder_count(&waiting_events, ZKL_EV_GRANTED), 0);
-	EXPECT_INT(zkclient_count(observer(), held_path.text), 2);
+	EVENTUALLY(atomic_load(&grants) > before + 20, RESTART_MS);
+	writer_stop(&plain);
+	bool short_enough = atomic_load(&plain.longest_ns) / 1000000 < SESSION_MS * 11 / 24;
+	if (short_enough) {
+		EXPECT_TRUE(zkl_lock_check(held, grant.token) > 0);
+		EXPECT_INT(recorder_count(&events, ZKL_EV_LOST), 0);
+		EXPECT_INT(recorder_count(&waiting_events, ZKL_EV_GRANTED), 0);
+		EXPECT_INT(zkclient_count(observer(), held_path.text), 2);
+	}
 	atomic_store(&stop, true);
 	for (int i = 0; i < 2; i++) {
 		pthread_join(pairs[i].thread, NULL);
@@ -169,7 +177,8 @@ static void nothing_is_lost_while(void (*disturb)(void))
 		zkl_lock_free(pairs[i].lock);
 	}
 	EXPECT_INT(atomic_load(&overlaps), 0);
-	EXPECT_RC(zkl_lock_release(held, ENOUGH_MS, NULL), ZKL_OK);
+	int rc = zkl_lock_release(held, ENOUGH_MS, NULL);
+	EXPECT_TRUE(rc == ZKL_OK || (!short_enough && rc == ZKL_ENOTHELD));
 	EXPECT_TRUE(recorder_wait(&waiting_events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
 	zkl_lock_free(held);
 	zkl_lock_free(waiting);
@@ -179,6 +188,17 @@ static void nothing_is_lost_while(void (*disturb)(void))
 	EXPECT_INT(zkclient_count(observer(), path.text) + zkclient_count(observer(), held_path.text), 0);
 	recorder_free(&events);
 	recorder_free(&waiting_events);
+	if (!short_enough)
+		fprintf(stderr, "no server for %lld ms\n", (long long)atomic_load(&plain.longest_ns) / 1000000);
+	return short_enough;
+}
+
+static void costs_no_lock(void (*disturb)(void))
+{
+	bool short_enough = false;
+	for (int tries = 0; !short_enough && tries < 5; tries++)
+		short_enough = nothing_is_lost_while(disturb);
+	EXPECT_TRUE(short_enough);
 }
 
 static void kill_the_leader(void)
@@ -194,7 +214,7 @@ static void kill_the_leader(void)
 
 static void killed_leader_costs_no_lock(void)
 {
-	nothing_is_lost_while(kill_the_leader);
+	costs_no_lock(kill_the_leader);
 }
 
 static void restart_one_after_the_other(void)
@@ -209,15 +229,15 @@ static void restart_one_after_the_other(void)
 
 static void rolling_restart_costs_no_lock(void)
 {
-	nothing_is_lost_while(restart_one_after_the_other);
+	costs_no_lock(restart_one_after_the_other);
 }
 
 int main(int argc, char **argv)
 {
 	static const test tests[] = {
 		{TEST(calls_keep_their_timeouts_while_all_servers_are_stopped, 180)},
-		{TEST(killed_leader_costs_no_lock, 180)},
-		{TEST(rolling_restart_costs_no_lock, 300)},
+		{TEST(killed_leader_costs_no_lock, 600)},
+		{TEST(rolling_restart_costs_no_lock, 900)},
 		{TEST(holder_of_a_dead_ensemble_is_lost_by_its_own_clock, 180)},
 		{0},
 	};
