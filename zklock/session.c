@@ -253,8 +253,8 @@ static void tell_of_outage(zkl_session *s, int64_t now)
 	size_t length;
 
 	s->tell_ns = ZKL__NEVER;
-	length = (size_t)snprintf(text, sizeof text, "no server has been reached for %" PRId64 " ms, trying on:",
-	                          (now - s->alone_ns) / MS);
+	length = (size_t)snprintf(text, sizeof text, "no server has been reached for %" PRId64 " ms%s, trying on:",
+	                          (now - s->alone_ns) / MS, s->numeric ? "" : ", since their names do not resolve");
 	for (unsigned i = 0; i < s->servers.count && length < sizeof text; i++)
 		length += (size_t)snprintf(text + length, sizeof text - length, " %s %s", s->servers.list[i].host,
 		                           s->servers.list[i].port);

@@ -290,6 +290,29 @@ class NobodyThere(CommandTest):
         self.assertEqual(wrapper.result(5), (-signal.SIGTERM, b"", b""))
 
 
+class Denied(CommandTest):
+    def refused(self, permissions, lock, part):
+        with zkwire.Client(SERVERS) as client:
+            client.make(self.lock, permissions)
+        for arguments in ((), ("-n",)):
+            with self.subTest(part=part, arguments=arguments):
+                status, out, err = self.call(*arguments, lock, "--", "touch", self.file("ran"))
+                self.assertEqual((status, out), (77, b""))
+                self.assert_one_line(err, lock, part)
+        self.assertFalse(os.path.exists(self.file("ran")))
+
+    def test_directory_in_which_nothing_may_be_created(self):
+        self.refused(zkwire.ALL & ~zkwire.CREATING, self.lock, "create a contender")
+        self.assertEqual(self.nodes(), [])
+
+    def test_directory_that_may_not_be_made(self):
+        self.refused(zkwire.ALL & ~zkwire.CREATING, self.lock + "/below", "may not be created")
+        self.assertEqual(self.nodes(), [])
+
+    def test_directory_that_may_not_be_listed(self):
+        self.refused(zkwire.ALL & ~zkwire.READ, self.lock, "list its contenders")
+
+
 class Busy(CommandTest):
     def test_nonblock_is_silent_and_leaves_no_node(self):
         self.hold()

@@ -11,7 +11,11 @@ import wire  # pylint: disable=wrong-import-position
 
 SYNC = 9
 CHILDREN = 8
+CREATE = 1
 NO_NODE = -101
+NODE_EXISTS = -110
+# What an access list may give.
+READ, CREATING, ALL = 0x01, 0x04, 0x1f
 
 
 class Refused(Exception):
@@ -73,6 +77,18 @@ class Client:
             names.append(body[at + 4:at + 4 + size].decode())
             at += 4 + size
         return sorted(names, key=lambda name: name[-10:])
+
+    def make(self, path, permissions=ALL):
+        """A directory, for everybody with these permissions; its parents with all of them."""
+        parent = path.rpartition("/")[0]
+        if parent:
+            self.make(parent)
+        acl = struct.pack(">ii", 1, permissions) + wire.string("world") + wire.string("anyone")
+        try:
+            self.ask(CREATE, wire.string(path) + struct.pack(">i", -1) + acl + struct.pack(">i", 0))
+        except Refused as refused:
+            if refused.code != NODE_EXISTS:
+                raise
 
     def delete(self, path):
         self.ask(wire.DELETE, wire.string(path) + struct.pack(">i", -1))

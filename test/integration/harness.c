@@ -14,10 +14,12 @@
 
 #define EXIT_SKIPPED 77
 #define PATHS_MAX    4096
+#define POLL_NS      2000000
 
-static const test *running; /* the test that runs, NULL between two */
-static const test *all_tests;
-static atomic_int  violations; /* of the events' grammar, in the test that runs */
+static const test  *running; /* the test that runs, NULL between two */
+static const test  *all_tests;
+static atomic_int   violations; /* of the events' grammar, in the test that runs */
+static atomic_llong latest_ns;  /* how late a thread woke up since the test began, at most */
 
 /* ---- surroundings ---- */
 
@@ -79,9 +81,10 @@ bool under_valgrind(void)
 	return getenv("ZKLOCK_TEST_VALGRIND") != NULL;
 }
 
+/* What is tested goes through several threads, each of which may be as late as one that only sleeps. */
 int64_t late(int64_t ms)
 {
-	return ms + (under_valgrind() ? 10000 : 1000);
+	return ms + (under_valgrind() ? 10000 : 500) + 4 * atomic_load(&latest_ns) / 1000000;
 }
 
 static zkclient *the_observer;
@@ -150,7 +153,7 @@ int64_t now_ms(void)
 
 void poll_pause(void)
 {
-	nanosleep(&(struct timespec){0, 2000000}, NULL);
+	nanosleep(&(struct timespec){0, POLL_NS}, NULL);
 }
 
 void let_pass(int64_t ms)
@@ -244,13 +247,6 @@ int64_t session_timeout_ms(zkl_session *s)
 	return stats.timeout_ms;
 }
 
-static uint64_t heartbeats(zkl_session *s)
-{
-	zkl_stats stats;
-	read_stats(s, &stats);
-	return stats.heartbeats;
-}
-
 void log_count(int level, const char *id, const char *message, void *user)
 {
 	log_counter *c = user;
@@ -261,10 +257,17 @@ void log_count(int level, const char *id, const char *message, void *user)
 
 bool reach_full_lease(zkl_session *s)
 {
-	uint64_t wanted = heartbeats(s) + 6;
-	for (int64_t end_ms = now_ms() + 3 * session_timeout_ms(s); heartbeats(s) < wanted && now_ms() < end_ms;)
+	zkl_stats stats;
+	read_stats(s, &stats);
+	uint64_t wanted = stats.heartbeats + 6; /* also by a lease that is taken for full too early */
+	int64_t  end_ms = now_ms() + 3 * stats.timeout_ms + 20000;
+	bool     full = false;
+	while (!full && now_ms() < end_ms) {
 		poll_pause();
-	return heartbeats(s) >= wanted;
+		read_stats(s, &stats);
+		full = stats.heartbeats >= wanted && stats.lease_ms > stats.timeout_ms * 9 / 16;
+	}
+	return full;
 }
 
 void wait_for_full_lease(zkl_session *s)
@@ -309,6 +312,12 @@ void net_hold(net *n, unsigned directions)
 {
 	for (size_t i = 0; i < n->count; i++)
 		proxy_hold(n->at[i], directions);
+}
+
+void net_drop(net *n, bool dropping)
+{
+	for (size_t i = 0; i < n->count; i++)
+		proxy_drop(n->at[i], dropping);
 }
 
 int net_requests(net *n, int op)
@@ -652,6 +661,44 @@ void prober_stop(prober *p)
 	pthread_join(p->thread, NULL);
 }
 
+/* ---- what the servers themselves manage ---- */
+
+void note_gap(atomic_llong *last_ns, atomic_llong *longest_ns)
+{
+	int64_t now = now_ns(), gap = now - atomic_exchange(last_ns, now);
+	if (gap > atomic_load(longest_ns))
+		atomic_store(longest_ns, gap);
+}
+
+static void *write_all_the_time(void *arg)
+{
+	writer   *w = arg;
+	zkclient *c = zkclient_open(all_servers());
+	while (c != NULL && !atomic_load(&w->stop)) {
+		if (zkclient_set(c, w->path.text, "x", 1) == ZOK)
+			note_gap(&w->last_ns, &w->longest_ns);
+		poll_pause();
+	}
+	zkclient_close(c);
+	return NULL;
+}
+
+void writer_start(writer *w)
+{
+	w->path = new_path();
+	EXPECT_INT(zkclient_make_directory(observer(), w->path.text), ZOK);
+	atomic_store(&w->stop, false);
+	atomic_store(&w->last_ns, now_ns());
+	atomic_store(&w->longest_ns, 0);
+	CU_ASSERT_FATAL(pthread_create(&w->thread, NULL, write_all_the_time, w) == 0);
+}
+
+void writer_stop(writer *w)
+{
+	atomic_store(&w->stop, true);
+	pthread_join(w->thread, NULL);
+}
+
 /* ---- servers ---- */
 
 /* pid -1: it could not be run. What it prints goes to standard error, or can be read from `out`. */
@@ -731,6 +778,18 @@ static struct {
 	int64_t         end_ms; /* 0: no test runs */
 } watchdog = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
 
+static void *note_lateness(void *unused)
+{
+	(void)unused;
+	for (int64_t before_ns = now_ns(), late_ns;; before_ns = now_ns()) {
+		poll_pause();
+		late_ns = now_ns() - before_ns - POLL_NS;
+		if (late_ns > atomic_load(&latest_ns))
+			atomic_store(&latest_ns, late_ns);
+	}
+	return NULL;
+}
+
 static void *watch(void *unused)
 {
 	(void)unused;
@@ -768,6 +827,7 @@ static void before_test(void)
 	for (running = all_tests; strcmp(running->name, name) != 0;)
 		running++;
 	atomic_store(&violations, 0);
+	atomic_store(&latest_ns, 0);
 	test_start_ms = now_ms();
 	set_watchdog(test_start_ms + running->deadline_s * 1000);
 }
@@ -791,7 +851,7 @@ static bool is_wanted(const char *name, int argc, char **argv)
 
 int harness_main(int argc, char **argv, const char *suite, const test *tests)
 {
-	pthread_t thread;
+	pthread_t watching, noting;
 	int       wanted = 0;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	zoo_set_debug_level((ZooLogLevel)0);
@@ -806,7 +866,8 @@ int harness_main(int argc, char **argv, const char *suite, const test *tests)
 	for (const test *t = tests; t->name != NULL; t++)
 		if (is_wanted(t->name, argc, argv) && CU_add_test(all, t->name, t->run) != NULL)
 			wanted++;
-	if (wanted == 0 || pthread_create(&thread, NULL, watch, NULL) != 0) {
+	if (wanted == 0 || pthread_create(&watching, NULL, watch, NULL) != 0 ||
+	    pthread_create(&noting, NULL, note_lateness, NULL) != 0) {
 		fprintf(stderr, "%s: no such test\n", argv[0]);
 		return EXIT_FAILURE;
 	}

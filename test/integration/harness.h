@@ -63,7 +63,8 @@ int64_t                   tick_ms(void);
 int64_t                   sync_limit(void);
 int                       rounds(int in_short_runs, int in_long_runs);
 bool                      under_valgrind(void);
-int64_t                   late(int64_t ms); /* when, on a busy machine, what takes so long may come at the latest */
+/* When what takes so long may come at the latest: half a second later, and what this machine was late by in this test. */
+int64_t late(int64_t ms);
 
 /* A path that no other test uses, also in other processes. It is removed after the test, with what is below it. */
 typedef struct lock_path {
@@ -141,7 +142,8 @@ typedef struct log_counter {
 	atomic_int  count;
 } log_counter;
 void log_count(int level, const char *id, const char *message, void *user);
-/* Waits until heartbeats have been flowing for long enough that the lease has its full length; true if they have. */
+/* Waits until heartbeats have been flowing for a while, and the lease has its full length, which is seen right behind a proof:
+ * five eighths of T, less a sixteenth for looking. True if it has. */
 bool reach_full_lease(zkl_session *s);
 void wait_for_full_lease(zkl_session *s); /* asserted */
 
@@ -159,6 +161,7 @@ void net_close(net *n);
 void net_cut(net *n);
 void net_set_door(net *n, proxy_door door);
 void net_hold(net *n, unsigned directions);
+void net_drop(net *n, bool dropping);
 int  net_requests(net *n, int op);
 /* Requests but heartbeats, once all are answered and none has come for a while. */
 int  net_settled_requests(net *n);
@@ -256,6 +259,22 @@ typedef struct prober {
 
 void prober_start(prober *p, contender asked, uint64_t token);
 void prober_stop(prober *p);
+
+/* ---- what the servers themselves manage ---- */
+
+/* Keeps the time between two of a kind, at most. */
+void note_gap(atomic_llong *last_ns, atomic_llong *longest_ns);
+
+/* A plain client that writes all the time: an ensemble without a leader serves nobody. */
+typedef struct writer {
+	pthread_t    thread;
+	lock_path    path;
+	atomic_bool  stop;
+	atomic_llong last_ns, longest_ns; /* between two writes */
+} writer;
+
+void writer_start(writer *w);
+void writer_stop(writer *w);
 
 /* ---- servers ---- */
 

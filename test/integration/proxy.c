@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/filter.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -25,6 +26,7 @@
 #define OP_OFFSET 16  /* the least request type is -11 */
 #define OPS       160 /* the greatest one is 107 */
 #define XID_WATCH (-1)
+#define FDS       1024 /* no descriptor of this program is greater */
 
 typedef struct buffer {
 	char  *bytes;
@@ -71,6 +73,7 @@ struct proxy {
 	bool                    quit, cut;
 	proxy_door              door, door_now;
 	unsigned                held;
+	bool                    dropping, dropping_now;
 	proxy_rule              rule; /* act 0: none */
 	bool                    struck;
 	int                     counts[OPS], largest[OPS];
@@ -515,6 +518,49 @@ static void turn_door(proxy *p)
 	p->door_now = p->door;
 }
 
+/* ---- packets that vanish ---- */
+
+/* The other end of this connection, if it is in this process; -1. */
+static int other_end(int fd)
+{
+	struct sockaddr_storage wanted = {0}, own;
+	socklen_t               wanted_len = sizeof wanted, len;
+	if (getpeername(fd, (struct sockaddr *)&wanted, &wanted_len) < 0)
+		return -1;
+	for (int other = 0; other < FDS; other++) {
+		memset(&own, 0, sizeof own);
+		len = sizeof own;
+		if (getsockname(other, (struct sockaddr *)&own, &len) == 0 && len == wanted_len &&
+		    memcmp(&own, &wanted, len) == 0)
+			return other;
+	}
+	return -1;
+}
+
+/* The kernel drops what comes for this socket, before TCP has seen it. */
+static void drop_at(int fd, bool dropping)
+{
+	struct sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
+	struct sock_fprog  program = {1, &nothing};
+	int                unused = 0;
+	if (fd >= 0 && dropping)
+		setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+	else if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused);
+}
+
+static void turn_dropping(proxy *p)
+{
+	if (p->dropping_now == p->dropping)
+		return;
+	p->dropping_now = p->dropping;
+	drop_at(p->listener, p->dropping);
+	for (conn *c = p->conns; c != NULL; c = c->next) {
+		drop_at(c->client, p->dropping);
+		drop_at(other_end(c->client), p->dropping);
+	}
+}
+
 /* ---- the thread ---- */
 
 static void obey(proxy *p)
@@ -528,6 +574,7 @@ static void obey(proxy *p)
 		conn_advance(p, c);
 	}
 	turn_door(p);
+	turn_dropping(p);
 	p->done = p->asked;
 	pthread_cond_broadcast(&p->changed);
 }
@@ -710,6 +757,14 @@ void proxy_hold(proxy *p, unsigned directions)
 	pthread_mutex_unlock(&p->mutex);
 }
 
+void proxy_drop(proxy *p, bool dropping)
+{
+	pthread_mutex_lock(&p->mutex);
+	p->dropping = dropping;
+	carry_out(p);
+	pthread_mutex_unlock(&p->mutex);
+}
+
 void proxy_arm(proxy *p, const proxy_rule *rule)
 {
 	pthread_mutex_lock(&p->mutex);
@@ -781,6 +836,14 @@ int64_t proxy_last_acked_ns(proxy *p, int op)
 	int64_t ns = p->acked_ns[op_slot(op)];
 	pthread_mutex_unlock(&p->mutex);
 	return ns;
+}
+
+size_t proxy_clients(proxy *p)
+{
+	pthread_mutex_lock(&p->mutex);
+	size_t count = p->conn_count;
+	pthread_mutex_unlock(&p->mutex);
+	return count;
 }
 
 int proxy_session(proxy *p, int64_t *id, char password[16])

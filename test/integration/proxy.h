@@ -10,6 +10,8 @@
  * create") and a test can say what was never sent. One thread per proxy; calls may come from any other and are in
  * force when they return. Addresses are on 127.0.0.1, ports the kernel's choice, where nothing else is asked for. */
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct proxy proxy;
@@ -86,6 +88,9 @@ void proxy_cut(proxy *p);
 void proxy_set_door(proxy *p, proxy_door door);
 /* Silence without a reset: bytes in these directions wait (connections too, where they are both); 0 lets all go on. */
 void proxy_hold(proxy *p, unsigned directions);
+/* Packets to and from its clients vanish, where these are in this process; those of new connections, too. Unlike what is
+ * held, what is sent meanwhile comes when the kernel sends it again, ever more seldom. */
+void proxy_drop(proxy *p, bool dropping);
 
 /* Arms the rule in place of an earlier one; NULL disarms. */
 void proxy_arm(proxy *p, const proxy_rule *rule);
@@ -101,6 +106,9 @@ int proxy_unanswered(proxy *p);
 int proxy_largest(proxy *p, int op);
 /* When (CLOCK_BOOTTIME) the newest request of this type that got its reply had come from the client; 0: none. */
 int64_t proxy_last_acked_ns(proxy *p, int op);
+
+/* Clients that are connected. */
+size_t proxy_clients(proxy *p);
 
 /* The session that was granted last through this proxy: 1 if there was one. */
 int proxy_session(proxy *p, int64_t *id, char password[16]);

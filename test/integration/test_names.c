@@ -240,7 +240,7 @@ static void dead_dns_ends_no_lease(void)
 	place     p;
 	zkl_grant grant = {0};
 	place_open(&p);
-	zkl_session *s = session_open(p.servers, LONGEST_MS);
+	zkl_session *s = session_open(p.servers, SESSION_MS);
 	recorder     events = RECORDER("holder");
 	zkl_lock    *lock = lock_new(s, path.text, &events);
 	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);

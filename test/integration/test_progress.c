@@ -15,16 +15,8 @@ enum { CLIENTS = 20 };
 static struct {
 	atomic_bool  stop;
 	atomic_int   inside, overlaps, grants, failures;
-	atomic_llong last_ns, longest_ns;       /* between two grants */
-	atomic_llong written_ns, unwritable_ns; /* the same of plain writes */
+	atomic_llong last_ns, longest_ns; /* between two grants */
 } ring;
-
-static void note(atomic_llong *last, atomic_llong *longest)
-{
-	int64_t now = now_ns(), gap = now - atomic_exchange(last, now);
-	if (gap > atomic_load(longest))
-		atomic_store(longest, gap);
-}
 
 static void *cycle(void *arg)
 {
@@ -41,7 +33,7 @@ static void *cycle(void *arg)
 		}
 		if (atomic_fetch_add(&ring.inside, 1) != 0 && zkl_lock_check(lock, grant.token) > 0)
 			atomic_fetch_add(&ring.overlaps, 1);
-		note(&ring.last_ns, &ring.longest_ns);
+		note_gap(&ring.last_ns, &ring.longest_ns);
 		atomic_fetch_add(&ring.grants, 1);
 		poll_pause();
 		atomic_fetch_sub(&ring.inside, 1);
@@ -49,19 +41,6 @@ static void *cycle(void *arg)
 		if (rc != ZKL_OK && rc != ZKL_ENOTHELD)
 			atomic_fetch_add(&ring.failures, 1);
 	}
-	return NULL;
-}
-
-/* What the servers themselves manage: an ensemble without a leader serves nobody. */
-static void *write_all_the_time(void *path)
-{
-	zkclient *c = zkclient_open(all_servers());
-	while (c != NULL && !atomic_load(&ring.stop)) {
-		if (zkclient_set(c, path, "x", 1) == ZOK)
-			note(&ring.written_ns, &ring.unwritable_ns);
-		poll_pause();
-	}
-	zkclient_close(c);
 	return NULL;
 }
 
@@ -77,23 +56,22 @@ static void *restart_servers(void *times)
 
 static void lock_goes_on_while_links_bounce_and_servers_roll(void)
 {
-	lock_path    path = new_path(), written = new_path();
+	lock_path    path = new_path();
+	writer       plain;
 	net          nets[CLIENTS];
 	zkl_session *s[CLIENTS];
 	zkl_lock    *locks[CLIENTS];
-	pthread_t    threads[CLIENTS], writer, restarter;
+	pthread_t    threads[CLIENTS], restarter;
 	unsigned     random = (unsigned)now_ns();
 	int          restarts = rounds(3, 30), cuts = 0;
-	EXPECT_INT(zkclient_make_directory(observer(), written.text), ZOK);
 	atomic_store(&ring.last_ns, now_ns());
-	atomic_store(&ring.written_ns, now_ns());
 	for (int i = 0; i < CLIENTS; i++) {
 		net_open(&nets[i], 1, server_count());
 		s[i] = session_open(nets[i].servers, SESSION_MS);
 		locks[i] = lock_new(s[i], path.text, NULL);
 		CU_ASSERT_FATAL(pthread_create(&threads[i], NULL, cycle, locks[i]) == 0);
 	}
-	CU_ASSERT_FATAL(pthread_create(&writer, NULL, write_all_the_time, written.text) == 0);
+	writer_start(&plain);
 	EVENTUALLY(atomic_load(&ring.grants) > CLIENTS, ENOUGH_MS);
 	atomic_store(&ring.longest_ns, 0); /* connecting is not what is tested */
 	CU_ASSERT_FATAL(pthread_create(&restarter, NULL, restart_servers, &restarts) == 0);
@@ -107,15 +85,15 @@ static void lock_goes_on_while_links_bounce_and_servers_roll(void)
 	atomic_store(&ring.stop, true);
 	for (int i = 0; i < CLIENTS; i++)
 		pthread_join(threads[i], NULL);
-	pthread_join(writer, NULL);
+	writer_stop(&plain);
 	EXPECT_TRUE(cuts > 5);
 	EXPECT_INT(atomic_load(&ring.failures), 0);
 	EXPECT_INT(atomic_load(&ring.overlaps), 0);
 	printf("%d grants, %d cuts, longest pause %lld ms, of the servers %lld ms ... ", atomic_load(&ring.grants),
 	       cuts, (long long)(atomic_load(&ring.longest_ns) / 1000000),
-	       (long long)(atomic_load(&ring.unwritable_ns) / 1000000));
+	       (long long)(atomic_load(&plain.longest_ns) / 1000000));
 	EXPECT_RANGE(atomic_load(&ring.longest_ns) / 1000000, 0,
-	             PROGRESS_MS + atomic_load(&ring.unwritable_ns) / 1000000);
+	             PROGRESS_MS + atomic_load(&plain.longest_ns) / 1000000);
 	for (int i = 0; i < CLIENTS; i++) {
 		zkl_lock_free(locks[i]);
 		EXPECT_RC(zkl_session_close(s[i], ENOUGH_MS), ZKL_OK);

@@ -141,6 +141,25 @@ static void held_directions_are_silent_until_let_go(void)
 	net_close(&n);
 }
 
+/* Not at once: the kernel has waited longer and longer, from 200 ms on. */
+static void dropped_packets_come_when_they_are_sent_again(void)
+{
+	net        n;
+	lock_path  path = new_path();
+	zhandle_t *client = (net_open(&n, 1, 1), client_behind(n.at[0]));
+	static int answer = 1;
+	EXPECT_INT(zkclient_make_directory(observer(), "/zklock-test"), ZOK);
+	net_drop(&n, true);
+	EXPECT_INT(zoo_aexists(client, path.text, 0, on_exists, &answer), ZOK);
+	THROUGHOUT(net_requests(&n, OP_EXISTS) == 0, 450);
+	net_drop(&n, false);
+	THROUGHOUT(net_requests(&n, OP_EXISTS) == 0, 50);
+	EVENTUALLY(__atomic_load_n(&answer, __ATOMIC_SEQ_CST) == ZNONODE, 10000);
+	EXPECT_INT(zoo_state(client), ZOO_CONNECTED_STATE);
+	zookeeper_close(client);
+	net_close(&n);
+}
+
 static void held_request_waits_with_what_is_behind_it(void)
 {
 	net        n;
@@ -334,6 +353,7 @@ int main(int argc, char **argv)
 		{TEST(cut_after_reply_delivers_the_reply, 60)},
 		{TEST(delayed_reply_comes_late, 30)},
 		{TEST(held_directions_are_silent_until_let_go, 30)},
+		{TEST(dropped_packets_come_when_they_are_sent_again, 30)},
 		{TEST(held_request_waits_with_what_is_behind_it, 30)},
 		{TEST(held_request_can_hold_all_that_comes_from_the_server_too, 30)},
 		{TEST(swallowed_request_or_reply_leaves_the_connection_until_the_next_reply, 30)},

@@ -245,11 +245,14 @@ static void predecessor_deleted_between_list_and_watch(void)
 		EXPECT_TRUE(proxy_wait_struck(n.at[0], ENOUGH_MS));
 		EXPECT_INT(zkclient_delete(observer(), predecessor.path), ZOK);
 		net_hold(&n, 0);
+		int64_t free_ns = now_ns();
 		if (others_before) {
 			THROUGHOUT(!granted(&events), 500);
+			free_ns = now_ns();
 			EXPECT_INT(zkclient_delete(observer(), first.path), ZOK);
 		}
-		EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, 1000, &e));
+		EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, &e));
+		EXPECT_RANGE((e.at_ns - free_ns) / 1000000, -100, late(500));
 		EXPECT_INT(net_requests(&n, OP_CREATE2), 1);
 		EXPECT_INT(zkclient_count(observer(), path.text), 1);
 		EXPECT_TRUE(strcmp(child(path.text, 0).path, e.node) == 0);
@@ -279,14 +282,21 @@ static void own_node_deleted_just_before_the_predecessor_grants_nothing(void)
 		seen e = {0};
 		int  waits = recorder_count(&events, ZKL_EV_WAITING); /* one that is robbed early never waits */
 		net_reset_counts(&n);
+		if (i % 4 == 0) /* only the first of its two watches is in force */
+			proxy_arm(n.at[0], &(proxy_rule){.op = OP_GET_CHILDREN, .nth = 2, .act = PROXY_HOLD_REQUEST});
+		int64_t start_ns = now_ns();
 		EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
-		if (i % 3 == 0)
-			EVENTUALLY(net_requests(&n, OP_MULTI) > 0,
-			           ENOUGH_MS); /* it has its watches and proves its session */
-		else if (i % 3 == 1)
+		if (i % 4 == 0) {
+			EXPECT_TRUE(proxy_wait_struck(n.at[0], ENOUGH_MS));
+			EVENTUALLY(proxy_last_acked_ns(n.at[0], OP_GET_CHILDREN) > start_ns, ENOUGH_MS);
+		} else if (i % 4 == 1) { /* it has its watches and proves its session */
+			EVENTUALLY(net_requests(&n, OP_MULTI) > 0, ENOUGH_MS);
+		} else if (i % 4 == 2) {
 			EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, waits + 1, ENOUGH_MS, NULL));
+		}
 		EVENTUALLY(zkclient_count(observer(), path.text) == 2, ENOUGH_MS);
 		EXPECT_INT(zkclient_delete_both(observer(), child(path.text, 1).path, predecessor.path), ZOK);
+		net_hold(&n, 0);
 		if (!EXPECT_TRUE(recorder_wait(&events, ZKL_EV_ENDED, i, ENOUGH_MS, &e)))
 			break;
 		EXPECT_RC(e.code, ZKL_ELOST);
@@ -295,6 +305,81 @@ static void own_node_deleted_just_before_the_predecessor_grants_nothing(void)
 	}
 	zkl_lock_free(lock);
 	zkl_session_close(s, ENOUGH_MS);
+	net_close(&n);
+	recorder_free(&events);
+}
+
+/* CURATOR-498, CURATOR-525, CURATOR-620: what two connections within a few milliseconds tell of the time between them comes in
+ * any order, and grants nothing. */
+static void nodes_deleted_between_two_connections_grant_nothing(void)
+{
+	lock_path path = new_path();
+	net       n;
+	net_open(&n, 1, server_count());
+	zkl_session *s = session_open(n.servers, SESSION_MS);
+	recorder     events = RECORDER("robbed");
+	zkl_options  options = ZKL_OPTIONS_INIT;
+	zkl_lock    *lock = NULL;
+	unsigned     random = (unsigned)now_ns();
+	options.flags = ZKL_NO_REQUEUE;
+	options.on_event = recorder_event;
+	options.user = &events;
+	EXPECT_RC(zkl_lock_new(s, path.text, &options, &lock, NULL), ZKL_OK);
+	for (int i = 1; i <= rounds(30, 500); i++) {
+		node     predecessor = foreign_contender(path.text, CURATOR("5a1c0f77-9f6b-4c1e-8d55-1f7a52c4a003"));
+		zkl_peer peer;
+		seen     e = {0};
+		EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
+		EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, i, ENOUGH_MS, NULL));
+		/* Replies come in order: with this one its watches are in force. */
+		EVENTUALLY(zkl_lock_holder(s, path.text, &peer, NULL) == 2, ENOUGH_MS);
+		net_hold(&n, PROXY_BOTH);
+		net_cut(&n);
+		EXPECT_INT(zkclient_delete_both(observer(), child(path.text, 1).path, predecessor.path), ZOK);
+		net_hold(&n, 0);
+		let_pass(rand_r(&random) % 10);
+		net_cut(&n);
+		if (!EXPECT_TRUE(recorder_wait(&events, ZKL_EV_ENDED, i, ENOUGH_MS, &e)))
+			break;
+		EXPECT_RC(e.code, ZKL_ELOST);
+		EXPECT_INT(recorder_count(&events, ZKL_EV_GRANTED), 0);
+		EVENTUALLY(zkclient_count(observer(), path.text) == 0, ENOUGH_MS);
+	}
+	zkl_lock_free(lock);
+	zkl_session_close(s, ENOUGH_MS);
+	net_close(&n);
+	recorder_free(&events);
+}
+
+/* CURATOR-604: what is found after a lost create has our name, and is not ours. */
+static void node_with_our_name_of_another_session_grants_nothing(void)
+{
+	lock_path path = new_path();
+	net       n;
+	seen      e = {0};
+	net_open(&n, 1, 1);
+	zkl_session *s = session_open(n.servers, SESSION_MS);
+	recorder     events = RECORDER("finds its name");
+	zkl_lock    *lock = lock_new(s, path.text, &events);
+	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
+	proxy_arm(n.at[0], &(proxy_rule){.op = OP_CREATE2, .nth = 1, .act = PROXY_LOSE_REPLY, .door = PROXY_REFUSING});
+	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
+	EXPECT_TRUE(proxy_wait_struck(n.at[0], ENOUGH_MS));
+	node made = child(path.text, 0);
+	EXPECT_INT(zkclient_delete(observer(), made.path), ZOK);
+	made.path[strlen(made.path) - strlen("0123456789")] = '\0';
+	node other = foreign_contender(path.text, node_name(&made));
+	net_set_door(&n, PROXY_OPEN);
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, 1, ENOUGH_MS, &e));
+	EXPECT_INT(e.ahead, 1);
+	EXPECT_INT(zkclient_count(observer(), path.text), 2);
+	EXPECT_TRUE(!granted(&events));
+	EXPECT_INT(zkclient_delete(observer(), other.path), ZOK);
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, &e));
+	EXPECT_TRUE(strcmp(e.node, child(path.text, 0).path) == 0 && strcmp(e.node, other.path) != 0);
+	zkl_lock_free(lock);
+	zkl_session_close(s, ENOUGH_MS);
+	EXPECT_INT(zkclient_count(observer(), path.text), 0);
 	net_close(&n);
 	recorder_free(&events);
 }
@@ -461,9 +546,16 @@ static void order_is_by_sequence_whatever_the_uuids(void)
 	zkl_session *s = session_open(all_servers(), SESSION_MS);
 	recorder     events = RECORDER("between");
 	zkl_lock    *lock = lock_new(s, path.text, &events);
-	node         before = foreign_contender(path.text, CURATOR("ffffffff-ffff-4fff-bfff-ffffffffffff"));
+	node         first = foreign_contender(path.text, CURATOR("ffffffff-ffff-4fff-bfff-fffffffffffe"));
+	node         before = foreign_contender(path.text, CURATOR("eeeeeeee-ffff-4fff-bfff-ffffffffffff"));
+	zkl_peer     peer = {0};
+	seen         e = {0};
 	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
-	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, 1, ENOUGH_MS, &e));
+	EXPECT_INT(e.ahead, 2);
+	EVENTUALLY(zkl_lock_holder(s, path.text, &peer, NULL) == 3, ENOUGH_MS);
+	EXPECT_INT((int64_t)peer.epoch, strtoll(first.path + strlen(first.path) - 10, NULL, 10));
+	EXPECT_INT(zkclient_delete(observer(), first.path), ZOK);
 	node behind = foreign_contender(path.text, CURATOR("00000000-0000-4000-8000-000000000000"));
 	node last = foreign_contender(path.text, CURATOR("00000000-0000-4000-8000-000000000001"));
 	EXPECT_INT(zkclient_delete(observer(), last.path), ZOK);
@@ -578,6 +670,8 @@ int main(int argc, char **argv)
 		{TEST(crowd_with_killed_sessions_is_served_in_order, 120)},
 		{TEST(predecessor_deleted_between_list_and_watch, 60)},
 		{TEST(own_node_deleted_just_before_the_predecessor_grants_nothing, 1800)},
+		{TEST(nodes_deleted_between_two_connections_grant_nothing, 600)},
+		{TEST(node_with_our_name_of_another_session_grants_nothing, 60)},
 		{TEST(waiter_whose_node_is_deleted_queues_again, 60)},
 		{TEST(holder_whose_node_is_deleted_is_told_lost, 60)},
 		{TEST(release_deletes_only_its_own_node, 60)},

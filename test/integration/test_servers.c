@@ -61,13 +61,14 @@ static void holder_of_a_dead_ensemble_is_lost_by_its_own_clock(void)
 static void calls_keep_their_timeouts_while_all_servers_are_stopped(void)
 {
 	lock_path    path = new_path();
-	zkl_session *s = session_open(all_servers(), SESSION_MS), *fresh;
+	int64_t      timeout_ms = tick_ms() * 8;
+	zkl_session *s = session_open(all_servers(), timeout_ms), *fresh;
 	zkl_lock    *lock = lock_new(s, path.text, NULL), *free_lock = lock_new(s, path.text, NULL);
 	zkl_grant    grant;
 	zkl_peer     peer;
 	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
 	all("pause");
-	fresh = session_open(all_servers(), SESSION_MS);
+	fresh = session_open(all_servers(), timeout_ms);
 	zkl_lock *fresh_lock = lock_new(fresh, path.text, NULL);
 	int64_t   start_ms = now_ms();
 	EXPECT_RC(zkl_lock_release(lock, 1000, NULL), ZKL_ETIMEDOUT);
@@ -80,7 +81,7 @@ static void calls_keep_their_timeouts_while_all_servers_are_stopped(void)
 	EXPECT_RANGE(now_ms() - start_ms, 1999, late(2000));
 	start_ms = now_ms();
 	EXPECT_TRUE(zkl_lock_holder(s, path.text, &peer, NULL) < 0);
-	EXPECT_RANGE(now_ms() - start_ms, 0, late(SESSION_MS / 2));
+	EXPECT_RANGE(now_ms() - start_ms, 0, late(timeout_ms / 2));
 	start_ms = now_ms();
 	zkl_session_close(fresh, 1000);
 	EXPECT_RANGE(now_ms() - start_ms, 0, late(1000));
@@ -92,7 +93,7 @@ static void calls_keep_their_timeouts_while_all_servers_are_stopped(void)
 	zkl_lock_free(fresh_lock);
 	all("resume");
 	EXPECT_INT(ensemble("wait", 0), 0);
-	EVENTUALLY(zkclient_count(observer(), path.text) == 0, 2 * SESSION_MS);
+	EVENTUALLY(zkclient_count(observer(), path.text) == 0, 2 * timeout_ms);
 }
 
 /* A queue of two that hand the lock to and fro, and one lock that is held throughout. */
@@ -128,13 +129,17 @@ static void *hand_to_and_fro(void *arg)
 	return NULL;
 }
 
-/* Does `disturb` to the servers, while one lock is held and another one goes to and fro: neither notices much. */
-static void nothing_is_lost_while(void (*disturb)(void))
+/* Does `disturb` to the servers, while one lock is held and another one goes to and fro: neither notices much. False: they served
+ * nobody for longer than a lease lasts behind a heartbeat that was just missed, as servers do on a busy machine, so that the
+ * lock may have been lost. */
+static bool nothing_is_lost_while(void (*disturb)(void))
 {
+	writer       plain;
 	lock_path    path = new_path(), held_path = new_path();
 	zkl_session *s[2] = {session_open(all_servers(), SESSION_MS), session_open(all_servers(), SESSION_MS)};
+	zkl_session *holding = session_open(all_servers(), SESSION_MS); /* nothing proves it but its heartbeat */
 	recorder     events = RECORDER("held throughout"), waiting_events = RECORDER("waits throughout");
-	zkl_lock    *held = lock_new(s[0], held_path.text, &events),
+	zkl_lock    *held = lock_new(holding, held_path.text, &events),
 		 *waiting = lock_new(s[1], held_path.text, &waiting_events);
 	zkl_grant   grant = {0};
 	atomic_bool stop = false;
@@ -143,7 +148,7 @@ static void nothing_is_lost_while(void (*disturb)(void))
 	EXPECT_RC(zkl_lock_acquire(held, ENOUGH_MS, &grant, NULL), ZKL_OK);
 	EXPECT_RC(zkl_lock_start(waiting, ZKL_FOREVER, NULL), ZKL_OK);
 	EXPECT_TRUE(recorder_wait(&waiting_events, ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
-	wait_for_full_lease(s[0]);
+	wait_for_full_lease(holding);
 	for (int i = 0; i < 2; i++) {
 		pairs[i] = (pair){.lock = lock_new(s[i], path.text, NULL),
 		                  .stop = &stop,
@@ -152,14 +157,19 @@ static void nothing_is_lost_while(void (*disturb)(void))
 		                  .grants = &grants};
 		EXPECT_INT(pthread_create(&pairs[i].thread, NULL, hand_to_and_fro, &pairs[i]), 0);
 	}
-	EVENTUALLY(atomic_load(&grants) > 20, ENOUGH_MS);
+	EVENTUALLY(atomic_load(&grants) > 20, RESTART_MS);
+	writer_start(&plain);
 	disturb();
 	int before = atomic_load(&grants);
-	EVENTUALLY(atomic_load(&grants) > before + 20, ENOUGH_MS);
-	EXPECT_TRUE(zkl_lock_check(held, grant.token) > 0);
-	EXPECT_INT(recorder_count(&events, ZKL_EV_LOST), 0);
-	EXPECT_INT(recorder_count(&waiting_events, ZKL_EV_GRANTED), 0);
-	EXPECT_INT(zkclient_count(observer(), held_path.text), 2);
+	EVENTUALLY(atomic_load(&grants) > before + 20, RESTART_MS);
+	writer_stop(&plain);
+	bool short_enough = atomic_load(&plain.longest_ns) / 1000000 < SESSION_MS * 11 / 24;
+	if (short_enough) {
+		EXPECT_TRUE(zkl_lock_check(held, grant.token) > 0);
+		EXPECT_INT(recorder_count(&events, ZKL_EV_LOST), 0);
+		EXPECT_INT(recorder_count(&waiting_events, ZKL_EV_GRANTED), 0);
+		EXPECT_INT(zkclient_count(observer(), held_path.text), 2);
+	}
 	atomic_store(&stop, true);
 	for (int i = 0; i < 2; i++) {
 		pthread_join(pairs[i].thread, NULL);
@@ -167,15 +177,28 @@ static void nothing_is_lost_while(void (*disturb)(void))
 		zkl_lock_free(pairs[i].lock);
 	}
 	EXPECT_INT(atomic_load(&overlaps), 0);
-	EXPECT_RC(zkl_lock_release(held, ENOUGH_MS, NULL), ZKL_OK);
+	int rc = zkl_lock_release(held, ENOUGH_MS, NULL);
+	EXPECT_TRUE(rc == ZKL_OK || (!short_enough && rc == ZKL_ENOTHELD));
 	EXPECT_TRUE(recorder_wait(&waiting_events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
 	zkl_lock_free(held);
 	zkl_lock_free(waiting);
+	EXPECT_RC(zkl_session_close(holding, ENOUGH_MS), ZKL_OK);
 	for (int i = 0; i < 2; i++)
 		EXPECT_RC(zkl_session_close(s[i], ENOUGH_MS), ZKL_OK);
 	EXPECT_INT(zkclient_count(observer(), path.text) + zkclient_count(observer(), held_path.text), 0);
 	recorder_free(&events);
 	recorder_free(&waiting_events);
+	if (!short_enough)
+		fprintf(stderr, "no server for %lld ms\n", (long long)atomic_load(&plain.longest_ns) / 1000000);
+	return short_enough;
+}
+
+static void costs_no_lock(void (*disturb)(void))
+{
+	bool short_enough = false;
+	for (int tries = 0; !short_enough && tries < 5; tries++)
+		short_enough = nothing_is_lost_while(disturb);
+	EXPECT_TRUE(short_enough);
 }
 
 static void kill_the_leader(void)
@@ -191,7 +214,7 @@ static void kill_the_leader(void)
 
 static void killed_leader_costs_no_lock(void)
 {
-	nothing_is_lost_while(kill_the_leader);
+	costs_no_lock(kill_the_leader);
 }
 
 static void restart_one_after_the_other(void)
@@ -206,15 +229,15 @@ static void restart_one_after_the_other(void)
 
 static void rolling_restart_costs_no_lock(void)
 {
-	nothing_is_lost_while(restart_one_after_the_other);
+	costs_no_lock(restart_one_after_the_other);
 }
 
 int main(int argc, char **argv)
 {
 	static const test tests[] = {
 		{TEST(calls_keep_their_timeouts_while_all_servers_are_stopped, 180)},
-		{TEST(killed_leader_costs_no_lock, 180)},
-		{TEST(rolling_restart_costs_no_lock, 300)},
+		{TEST(killed_leader_costs_no_lock, 600)},
+		{TEST(rolling_restart_costs_no_lock, 900)},
 		{TEST(holder_of_a_dead_ensemble_is_lost_by_its_own_clock, 180)},
 		{0},
 	};

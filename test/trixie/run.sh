@@ -37,7 +37,7 @@ on)
 	shared) tests -L '^(unit|integration)$' -LE '^own$' ;;
 	readonly) export ZKLOCK_JVMFLAGS=-Dreadonlymode.enabled=true ;;
 	denied) export ZKLOCK_JVMFLAGS=-Dzookeeper.DigestAuthenticationProvider.enabled=false ;;
-	disagree) export ZKLOCK_CFG3=maxSessionTimeout=6000 ;;
+	disagree) export ZKLOCK_CFG3='minSessionTimeout=6000 maxSessionTimeout=6000' ZKLOCK_SYNC_LIMIT=5 ;;
 	esac
 	tests -R "^integration\.$2\$"
 	;;
