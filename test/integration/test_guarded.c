@@ -11,18 +11,18 @@
 #define ENOUGH_MS  10000
 
 /* A holder behind a proxy, and a node to write to. */
-typedef struct writer {
+typedef struct holder {
 	lock_path    lock_path, data_path;
 	char         child[300];
 	net          way;
 	zkl_session *s;
 	zkl_lock    *lock;
 	zkl_grant    grant;
-} writer;
+} holder;
 
-static void writer_open(writer *w)
+static void holder_open(holder *w)
 {
-	*w = (writer){.lock_path = new_path(), .data_path = new_path()};
+	*w = (holder){.lock_path = new_path(), .data_path = new_path()};
 	snprintf(w->child, sizeof w->child, "%s/child", w->data_path.text);
 	EXPECT_INT(zkclient_make_directory(observer(), w->data_path.text), ZOK);
 	net_open(&w->way, 1, 1);
@@ -31,14 +31,14 @@ static void writer_open(writer *w)
 	EXPECT_RC(zkl_lock_acquire(w->lock, ENOUGH_MS, &w->grant, NULL), ZKL_OK);
 }
 
-static void writer_close(writer *w)
+static void holder_close(holder *w)
 {
 	zkl_lock_free(w->lock);
 	zkl_session_close(w->s, ENOUGH_MS);
 	net_close(&w->way);
 }
 
-static int set(writer *w, const char *text, zkl_error *error)
+static int set(holder *w, const char *text, zkl_error *error)
 {
 	return zkl_guarded_set(w->s, &w->grant, w->data_path.text, text, strlen(text), -1, ENOUGH_MS, error);
 }
@@ -52,8 +52,8 @@ static bool is_text(const char *path, const char *text)
 
 static void holder_writes(void)
 {
-	writer w;
-	writer_open(&w);
+	holder w;
+	holder_open(&w);
 	EXPECT_RC(set(&w, "one", NULL), ZKL_OK);
 	EXPECT_TRUE(is_text(w.data_path.text, "one"));
 	EXPECT_RC(zkl_guarded_set(w.s, &w.grant, w.data_path.text, "two", 3, 1, ENOUGH_MS, NULL), ZKL_OK);
@@ -73,14 +73,14 @@ static void holder_writes(void)
 	EXPECT_RC(zkl_guarded_multi(w.s, &w.grant, all, 3, ENOUGH_MS, NULL), ZKL_OK);
 	EXPECT_TRUE(is_text(w.child, "b") && is_text(w.data_path.text, "c"));
 	EXPECT_TRUE(zkl_lock_check(w.lock, w.grant.token) > 0);
-	writer_close(&w);
+	holder_close(&w);
 }
 
 static void nobody_writes_with_a_grant_that_was_released(void)
 {
-	writer    w;
+	holder    w;
 	zkl_error error = {0};
-	writer_open(&w);
+	holder_open(&w);
 	EXPECT_RC(set(&w, "held", NULL), ZKL_OK);
 	EXPECT_RC(zkl_lock_release(w.lock, ENOUGH_MS, NULL), ZKL_OK);
 	EXPECT_RC(set(&w, "released", &error), ZKL_ELOST);
@@ -91,16 +91,16 @@ static void nobody_writes_with_a_grant_that_was_released(void)
 	EXPECT_RC(zkl_guarded_multi(w.s, &w.grant, all, 2, ENOUGH_MS, NULL), ZKL_ELOST);
 	EXPECT_TRUE(is_text(w.data_path.text, "held"));
 	EXPECT_INT(zkclient_count(observer(), w.data_path.text), 0);
-	writer_close(&w);
+	holder_close(&w);
 }
 
 /* It checks, and is away for so long that another one is granted and writes; then it goes on with its own write. */
 static void who_was_away_between_its_check_and_its_write_is_refused(void)
 {
 	for (int i = 0; i < rounds(3, 30); i++) {
-		writer       w;
+		holder       w;
 		zkl_session *other = session_open(all_servers(), SESSION_MS);
-		writer_open(&w);
+		holder_open(&w);
 		zkl_lock *next = lock_new(other, w.lock_path.text, NULL);
 		zkl_grant later;
 		EXPECT_TRUE(zkl_lock_check(w.lock, w.grant.token) > 0);
@@ -111,16 +111,16 @@ static void who_was_away_between_its_check_and_its_write_is_refused(void)
 		EXPECT_TRUE(is_text(w.data_path.text, "new"));
 		zkl_lock_free(next);
 		zkl_session_close(other, ENOUGH_MS);
-		writer_close(&w);
+		holder_close(&w);
 	}
 }
 
 static void all_is_written_or_nothing(void)
 {
-	writer    w;
+	holder    w;
 	zkl_error error = {0};
 	char      missing[300];
-	writer_open(&w);
+	holder_open(&w);
 	snprintf(missing, sizeof missing, "%s/missing", w.data_path.text);
 	const zkl_write all[] = {{ZKL_WRITE_CREATE, w.child, "a", 1, -1},
 	                         {ZKL_WRITE_SET, w.data_path.text, "b", 1, -1},
@@ -140,7 +140,7 @@ static void all_is_written_or_nothing(void)
 	EXPECT_INT(error.zk_code, ZNOTEMPTY);
 	EXPECT_RC(zkl_guarded_delete(w.s, &w.grant, missing, -1, ENOUGH_MS, &error), ZKL_EZK);
 	EXPECT_INT(error.zk_code, ZNONODE);
-	writer_close(&w);
+	holder_close(&w);
 }
 
 /* ---- permissions ---- */
@@ -149,13 +149,13 @@ static void what_may_not_be_written_is_said(void)
 {
 	struct ACL        list[] = {{ZOO_PERM_READ, {(char *)"world", (char *)"anyone"}}};
 	struct ACL_vector acl = {1, list};
-	writer            w;
+	holder            w;
 	zkl_error         error = {0};
-	writer_open(&w);
+	holder_open(&w);
 	EXPECT_INT(zkclient_make_guarded(observer(), w.child, &acl), ZOK);
 	EXPECT_RC(zkl_guarded_set(w.s, &w.grant, w.child, "x", 1, -1, ENOUGH_MS, &error), ZKL_EACCES);
 	EXPECT_TRUE(strstr(error.message, w.child) && strstr(error.message, "ACL"));
-	writer_close(&w);
+	holder_close(&w);
 }
 
 static void what_is_made_under_credentials_is_closed(void)
@@ -184,9 +184,9 @@ static void what_is_made_under_credentials_is_closed(void)
 
 static void write_without_a_server_is_not_sent(void)
 {
-	writer    w;
+	holder    w;
 	zkl_error error = {0};
-	writer_open(&w);
+	holder_open(&w);
 	net_set_door(&w.way, PROXY_REFUSING);
 	net_cut(&w.way);
 	EVENTUALLY(!stats_of(w.s).connected, ENOUGH_MS);
@@ -197,16 +197,16 @@ static void write_without_a_server_is_not_sent(void)
 	net_set_door(&w.way, PROXY_OPEN);
 	EXPECT_RC(set(&w, "back", NULL), ZKL_OK); /* once it is connected again */
 	EXPECT_TRUE(is_text(w.data_path.text, "back"));
-	writer_close(&w);
+	holder_close(&w);
 }
 
 static void write_of_which_nobody_knows_is_not_made_again(void)
 {
 	static const proxy_act acts[] = {PROXY_LOSE_REPLY, PROXY_CUT_BEFORE, PROXY_HOLD_REPLY};
 	for (int i = 0; i < 3; i++) {
-		writer    w;
+		holder    w;
 		zkl_error error = {0};
-		writer_open(&w);
+		holder_open(&w);
 		EXPECT_INT(zkclient_set(observer(), w.data_path.text, "before", 6), ZOK);
 		proxy_arm(w.way.at[0],
 		          &(proxy_rule){.op = OP_MULTI, .nth = 1, .path = w.data_path.text, .act = acts[i]});
@@ -217,7 +217,7 @@ static void write_of_which_nobody_knows_is_not_made_again(void)
 		net_hold(&w.way, 0);
 		EXPECT_RC(set(&w, "after", NULL), ZKL_OK);
 		EXPECT_INT(zkclient_count(observer(), w.data_path.text), acts[i] != PROXY_CUT_BEFORE);
-		writer_close(&w);
+		holder_close(&w);
 	}
 }
 
@@ -226,10 +226,10 @@ static void write_of_which_nobody_knows_is_not_made_again(void)
 static void bad_arguments_are_refused_before_anything_is_sent(void)
 {
 	static char long_text[ZKL_WRITE_BYTES_MAX + 1];
-	writer      w;
+	holder      w;
 	zkl_write   many[ZKL_WRITES_MAX + 1];
 	zkl_error   error = {0};
-	writer_open(&w);
+	holder_open(&w);
 	const char *path = w.data_path.text;
 	for (size_t i = 0; i < ZKL_WRITES_MAX + 1; i++)
 		many[i] = (zkl_write){ZKL_WRITE_SET, path, "x", 1, -1};
@@ -259,7 +259,7 @@ static void bad_arguments_are_refused_before_anything_is_sent(void)
 	EXPECT_RC(zkl_guarded_set(w.s, &w.grant, path, long_text, sizeof long_text - 1000, -1, ENOUGH_MS, NULL),
 	          ZKL_OK);
 	EXPECT_INT((int)stats_of(w.s).reconnects, 0);
-	writer_close(&w);
+	holder_close(&w);
 }
 
 static void write_in_a_callback(const zkl_event *ev, recorder *r)
