@@ -79,22 +79,9 @@ struct zkl_session {
 
 /* ---- fork ---------------------------------------------------------------------------------------------------------------- */
 
-static atomic_uint    generation; /* how many forks lie between the first process and this one */
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-
-static void in_child(void)
-{
-	atomic_fetch_add(&generation, 1);
-}
-
-static void watch_forks(void)
-{
-	pthread_atfork(NULL, NULL, in_child);
-}
-
 static bool is_forked(const zkl_session *s)
 {
-	return s->generation != atomic_load(&generation);
+	return s->generation != zkl__thread_forks();
 }
 
 /* ---- clock and waiting ----------------------------------------------------------------------------------------------------- */
@@ -764,7 +751,7 @@ static zkl_session *new_session(const zkl_session_options *o)
 	zkl__session_identify(&s->hub.identity, o->name);
 	pthread_mutex_init(&s->mutex, NULL);
 	s->references = 1;
-	s->generation = atomic_load(&generation);
+	s->generation = zkl__thread_forks();
 	s->flags = o->flags;
 	s->log = o->log;
 	s->log_user = o->log_user;
@@ -825,7 +812,7 @@ int zkl_session_open(const zkl_session_options *options, zkl_session **ret, zkl_
 	r = zkl__session_options_check(options, &servers, reterr);
 	if (r < 0)
 		return r;
-	pthread_once(&fork_once, watch_forks);
+	zkl__thread_watch_forks();
 	s = new_session(options);
 	if (!s) {
 		zkl__servers_clear(&servers);

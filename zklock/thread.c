@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "thread.h"
 
+#include <stdatomic.h>
 #include <time.h>
 
 void zkl__thread_block_signals(sigset_t *before)
@@ -30,4 +31,27 @@ void zkl__thread_init_condition(pthread_cond_t *condition)
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(condition, &attributes);
 	pthread_condattr_destroy(&attributes);
+}
+
+static atomic_uint    forks;
+static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
+
+static void in_child(void)
+{
+	atomic_fetch_add(&forks, 1);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
+}
+
+void zkl__thread_watch_forks(void)
+{
+	pthread_once(&forks_once, watch_forks);
+}
+
+unsigned zkl__thread_forks(void)
+{
+	return atomic_load(&forks);
 }

@@ -12,4 +12,9 @@ void zkl__thread_block_signals(sigset_t *before);
 /* A condition that waits by CLOCK_MONOTONIC. */
 void zkl__thread_init_condition(pthread_cond_t *condition);
 
+/* How many forks lie between the process that began to watch for them and this one. Who notes the number sees by it that
+ * this is a child now. zkl__thread_forks() is async-signal-safe. */
+void     zkl__thread_watch_forks(void);
+unsigned zkl__thread_forks(void);
+
 #endif
