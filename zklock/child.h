@@ -33,7 +33,7 @@ struct zkl__child_options {
 	int          argc; /* of the process: the warden overwrites it with a name of its own */
 	char       **argv;
 	char *const *command;      /* the end of argv */
-	const char  *path;         /* of the lock, in argv too; for the command's environment */
+	const char  *path;         /* of the lock (or the fence's file), in argv too; for the command's environment */
 	const char  *name;         /* of the lock, as in nesting.h */
 	const char  *held;         /* locks that we run under, as in nesting.h */
 	int          terminal;     /* or -1 */

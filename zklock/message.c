@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PREFIX "zklock-run: "
+const char *zkl__message_program = "zklock-run";
 
 void zkl__message_say(const char *format, ...)
 {
-	char          line[1024] = PREFIX; /* less than PIPE_BUF: a writable pipe takes it whole */
-	const size_t  start = sizeof(PREFIX) - 1;
+	char          line[1024]; /* less than PIPE_BUF: a writable pipe takes it whole */
+	const size_t  start = (size_t)snprintf(line, sizeof(line), "%s: ", zkl__message_program);
 	struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
 	va_list       args;
 

@@ -2,7 +2,10 @@
 #ifndef ZKLOCK_MESSAGE_H
 #define ZKLOCK_MESSAGE_H
 
-/* message.h: how a line of zklock-run reaches standard error. */
+/* message.h: how a line of zklock-run or zklock-fence reaches standard error. */
+
+/* "zklock-run", unless main() sets another. */
+extern const char *zkl__message_program;
 
 /* Writes "zklock-run: ..." and a newline in one piece, control characters made visible as '?'. Never blocks: where
  * standard error is a pipe that nobody empties, the line is dropped, since a process that hangs in a message cannot

@@ -11,16 +11,12 @@
 #include "nesting.h"
 #include "run_options.h"
 #include "terminal.h"
+#include "wrapper.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #define CONFIGURATION "/etc/zklock.conf"
 
@@ -61,71 +57,7 @@ static char *find_servers(const struct zkl__run_options *options, char *ret_why)
 	return copy;
 }
 
-/* ---- what the command inherits ---- */
-
-/* Where one of the standard descriptors is closed, one of ours would become it. The command finds it closed again. */
-static void fill_standard_descriptors(void)
-{
-	int fd;
-
-	while ((fd = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
-		continue;
-	if (fd >= 0)
-		close(fd);
-}
-
-/* Dispositions stay as they are (but that of SIGCHLD, which a parent must not ignore): everything goes by the mask,
- * which is easily given back to the command. What is ignored stays ignored, as nohup wants. -1: errno; else the
- * signalfd. */
-static int take_signals(sigset_t *ret_mask, bool *ret_ignores_chld)
-{
-	static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP};
-	struct sigaction action;
-	sigset_t         read, blocked;
-
-	sigemptyset(&read);
-	sigaddset(&read, SIGCHLD);
-	sigaddset(&read, SIGCONT);
-	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++) {
-		if (sigaction(passed_on[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
-			sigaddset(&read, passed_on[i]);
-	}
-	blocked = read;
-	sigaddset(&blocked, SIGPIPE);
-	sigaddset(&blocked, SIGTTOU);
-	sigprocmask(SIG_BLOCK, &blocked, ret_mask);
-	*ret_ignores_chld = signal(SIGCHLD, SIG_DFL) == SIG_IGN;
-	return signalfd(-1, &read, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-/* ---- the end ---- */
-
-static _Noreturn void die_by(int sig)
-{
-	sigset_t only;
-
-	prctl(PR_SET_DUMPABLE, 0); /* the command may have left a core: we leave none */
-	signal(sig, SIG_DFL);
-	sigemptyset(&only);
-	sigaddset(&only, sig);
-	raise(sig);
-	sigprocmask(SIG_UNBLOCK, &only, NULL);
-	_exit(128 + sig); /* the first process of a container survives its own signals */
-}
-
-static int print(const char *text)
-{
-	return fputs(text, stdout) >= 0 && fflush(stdout) == 0 ? 0 : ZKL__STATUS_FAILED;
-}
-
-static int print_version(void)
-{
-	char     line[64];
-	unsigned version = zkl_version();
-
-	snprintf(line, sizeof(line), "zklock-run %u.%u.%u\n", version >> 16, version >> 8 & 0xff, version & 0xff);
-	return print(line);
-}
+/* ---- the whole ---- */
 
 static int refuse(int status, const char *why)
 {
@@ -133,12 +65,10 @@ static int refuse(int status, const char *why)
 	return status;
 }
 
-/* ---- the whole ---- */
-
 static int run(struct zkl__front *front, struct zkl__child_options *child)
 {
 	front->terminal = child->terminal = zkl__terminal_open();
-	front->signals = take_signals(&child->mask, &child->ignores_chld);
+	front->signals = zkl__wrapper_take_signals(&child->mask, &child->ignores_chld);
 	if (front->signals < 0 || zkl__child_open(&front->child, child) < 0) {
 		zkl__message_say("cannot start: %s", strerror(errno));
 		return ZKL__STATUS_FAILED;
@@ -153,7 +83,7 @@ static int run(struct zkl__front *front, struct zkl__child_options *child)
 	if (!how->own && how->signal == 0 && front->why[0] != '\0')
 		zkl__message_say("%s", front->why);
 	if (how->signal != 0)
-		die_by(how->signal);
+		zkl__wrapper_die_by(how->signal);
 	return status;
 }
 
@@ -195,12 +125,12 @@ int main(int argc, char **argv)
 	struct zkl__run_options options;
 	char                    why[ZKL__WHY_MAX];
 
-	fill_standard_descriptors();
+	zkl__wrapper_fill_descriptors();
 	if (zkl__run_options_parse(argc, argv, &options, why) < 0)
 		return refuse(ZKL__STATUS_USAGE, why);
 	if (options.what == ZKL__RUN_HELP)
-		return print(zkl__run_help);
+		return zkl__wrapper_print(zkl__run_help);
 	if (options.what == ZKL__RUN_VERSION)
-		return print_version();
+		return zkl__wrapper_print_version();
 	return run_command(argc, argv, &options, started_ns);
 }

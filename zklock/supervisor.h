@@ -14,18 +14,9 @@
  * - A lock that was lost before the tree was gone gives status 76, whatever the command said.
  * - EXIT comes exactly once, last, and releases what there is: every other action belongs to a wrapper that goes on. */
 
-#include <stdbool.h>
+#include "status.h"
 
-enum zkl__supervisor_status {
-	ZKL__STATUS_USAGE = 64,     /* option, PATH, configuration, nested in itself */
-	ZKL__STATUS_UNREACHED = 69, /* no ensemble within the connect timeout */
-	ZKL__STATUS_BUSY = 75,      /* held by another; -E changes it */
-	ZKL__STATUS_LOST = 76,      /* lock lost, command ended */
-	ZKL__STATUS_DENIED = 77,    /* permission, credentials */
-	ZKL__STATUS_FAILED = 125,   /* the wrapper itself failed */
-	ZKL__STATUS_NOT_EXECUTED = 126,
-	ZKL__STATUS_NOT_FOUND = 127,
-};
+#include <stdbool.h>
 
 #define ZKL__SUPERVISOR_STATES(X)                                                                                      \
 	X(WAITING) /* an attempt is under way */                                                                       \

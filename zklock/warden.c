@@ -222,8 +222,12 @@ static int set_number(const char *name, uint64_t value)
 /* -1: errno. */
 static int set_environment(const struct zkl__child_options *options, const zkl_grant *grant)
 {
-	if (setenv("ZKLOCK_PATH", options->path, 1) < 0 || setenv("ZKLOCK_NODE", grant->node, 1) < 0 ||
-	    set_number("ZKLOCK_TOKEN", grant->token) < 0 || set_number("ZKLOCK_EPOCH", grant->epoch) < 0)
+	/* At a fence there is a token, and no lock. */
+	const bool is_lock = grant->node[0] != '\0';
+
+	if (set_number("ZKLOCK_TOKEN", grant->token) < 0 ||
+	    (is_lock && (setenv("ZKLOCK_PATH", options->path, 1) < 0 || setenv("ZKLOCK_NODE", grant->node, 1) < 0 ||
+	                 set_number("ZKLOCK_EPOCH", grant->epoch) < 0)))
 		return -1;
 	return zkl__nesting_export(options->held, options->name);
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the tests of zklock-run start it, wait for it, and see what it left behind.
+"""How the tests of zklock-run (and of zklock-fence) start it, wait for it, and see what it left behind.
 
 ZKLOCK_RUN           the binary
 ZKLOCK_TEST_SERVERS  "127.0.0.1:port,..." of a running ensemble, which `test/ensemble/zk run -- COMMAND` sets
@@ -197,6 +197,6 @@ class CommandTest(unittest.TestCase):
 
     def assert_one_line(self, err, *parts):
         self.assertEqual(err.count(b"\n"), 1, err)
-        self.assertTrue(err.startswith(b"zklock-run: "), err)
+        self.assertTrue(err.startswith(os.path.basename(BINARY).encode() + b": "), err)
         for part in parts:
             self.assertIn(part, err.decode(errors="replace"))

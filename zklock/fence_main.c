@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* zklock-fence: runs a command as one access to a fence, on the resource's host.
+ *
+ * The lock of the fence's file is held by two processes: this one, and the warden (warden.h) that it forks with the lock taken.
+ * So it outlives either. Where this one is killed, the warden ends the command and what that has started, and only then lets
+ * go; where the warden is killed, this one does. The command has no descriptor of it: a program that closes what it does not
+ * know (sudo, daemons) would let the next one in while it runs, and one that stays in the background would never do so. */
+
+#include "alarm.h"
+#include "child.h"
+#include "message.h"
+#include "nesting.h"
+#include "status.h"
+#include "terminal.h"
+#include "wrapper.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zklock/fence.h>
+
+/* Between TERM and KILL, where we are killed. The lock is held meanwhile: there is no hurry. */
+#define GRACE_NS (5000 * ZKL__NS_PER_MS)
+
+static const char help[] =
+	"Usage: zklock-fence FILE TOKEN [--] COMMAND [ARG...]\n"
+	"Run COMMAND unless a newer holder of the lock was here before.\n"
+	"\n"
+	"TOKEN is the fencing token of the lock's holder: ZKLOCK_TOKEN, as zklock-run gives it to its\n"
+	"command. FILE keeps the greatest TOKEN that came, and is made where it is missing. Refused is\n"
+	"who comes with a lower one. Else COMMAND runs, with ZKLOCK_TOKEN in its environment, and nobody\n"
+	"else is let in before it has ended, with all that it has started: the others wait.\n"
+	"\n"
+	"      --help, --version\n"
+	"\n"
+	"Exit status: that of COMMAND; 64 usage; 79 TOKEN is older than one that was admitted; 125\n"
+	"zklock-fence failed, or FILE cannot be used; 126 COMMAND cannot be executed; 127 not found.\n";
+
+struct access {
+	struct zkl__child_options options;
+	struct zkl__child         child;
+	zkl_grant                 grant;
+	int                       signals, alarm;
+	bool                      gave_terminal, exited, killing, over;
+	int                       wait_status; /* with `exited` */
+	int                       status;      /* without */
+	int64_t                   kill_pause_ns;
+};
+
+/* ---- the command ---- */
+
+static bool give_terminal(struct access *access)
+{
+	if (!zkl__terminal_give(access->options.terminal, access->child.command))
+		return false;
+	access->gave_terminal = true;
+	return true;
+}
+
+static void take_terminal(struct access *access)
+{
+	if (access->gave_terminal && zkl__terminal_take(access->options.terminal, access->child.command))
+		access->gave_terminal = false;
+}
+
+static void continue_command(struct access *access)
+{
+	give_terminal(access);
+	zkl__child_signal(&access->child, SIGCONT);
+}
+
+/* We stop with it, so that our parent sees it; it goes on with us. */
+static void stop_too(struct access *access, int sig)
+{
+	if ((sig == SIGTTIN || sig == SIGTTOU) && give_terminal(access)) {
+		zkl__child_signal(&access->child, SIGCONT);
+		return;
+	}
+	take_terminal(access);
+	kill(getpid(), SIGSTOP);
+}
+
+static void on_report(struct access *access, const struct zkl__report *report)
+{
+	switch (report->type) {
+	case ZKL__REPORT_SPAWNED:
+		break;
+	case ZKL__REPORT_EXEC_FAILED:
+		zkl__message_say("cannot execute %.200s: %s", access->options.command[0], strerror(report->value));
+		access->status = report->value == ENOENT ? ZKL__STATUS_NOT_FOUND : ZKL__STATUS_NOT_EXECUTED;
+		access->over = true;
+		break;
+	case ZKL__REPORT_STOPPED:
+		stop_too(access, report->value);
+		break;
+	case ZKL__REPORT_EXITED:
+		access->exited = true;
+		access->wait_status = report->value;
+		access->over = report->alone;
+		take_terminal(access); /* Ctrl-C is for us, and by us for what is left */
+		break;
+	case ZKL__REPORT_GONE:
+		access->over = true;
+		break;
+	case ZKL__REPORT_WARDEN_DIED:
+		if (!access->exited)
+			zkl__message_say("the zklock-warden process was killed, command ended");
+		access->killing = true;
+		break;
+	}
+}
+
+static void on_signal(struct access *access, int sig)
+{
+	if (sig == SIGCHLD)
+		zkl__child_reap(&access->child);
+	else if (sig == SIGCONT)
+		continue_command(access);
+	else
+		zkl__child_signal(&access->child, sig);
+}
+
+static void loop(struct access *access)
+{
+	struct signalfd_siginfo info;
+	struct zkl__report      report;
+
+	while (!access->over) {
+		struct pollfd fds[] = {{access->child.socket, POLLIN, 0},
+		                       {access->signals, POLLIN, 0},
+		                       {access->killing ? access->alarm : -1, POLLIN, 0}};
+
+		if (access->killing)
+			zkl__alarm_set(access->alarm, zkl__alarm_now() + access->kill_pause_ns);
+		poll(fds, sizeof(fds) / sizeof(fds[0]), -1);
+		while (read(access->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+			on_signal(access, (int)info.ssi_signo);
+		while (!access->over && zkl__child_next(&access->child, &report))
+			on_report(access, &report);
+		if (access->killing && !access->over) {
+			zkl__child_kill(&access->child);
+			access->kill_pause_ns = zkl__kill_pause_next(access->kill_pause_ns);
+		}
+	}
+}
+
+/* Until here signals have their effect on us: there was nothing to put away. */
+static int run(void *user)
+{
+	struct access *access = user;
+
+	access->status = ZKL__STATUS_FAILED;
+	access->options.terminal = zkl__terminal_open();
+	access->signals = zkl__wrapper_take_signals(&access->options.mask, &access->options.ignores_chld);
+	access->alarm = zkl__alarm_open();
+	if (access->signals < 0 || access->alarm < 0 || zkl__child_open(&access->child, &access->options) < 0) {
+		zkl__message_say("cannot start: %s", strerror(errno));
+		return 0;
+	}
+	access->child.shared->grace_ns = GRACE_NS;
+	access->kill_pause_ns = ZKL__KILL_PAUSE_NS;
+	access->gave_terminal = zkl__terminal_is_ours(access->options.terminal);
+	zkl__child_spawn(&access->child, &access->grant, access->gave_terminal);
+	loop(access);
+	take_terminal(access);
+	zkl__child_close(&access->child);
+	return 0;
+}
+
+/* ---- the fence ---- */
+
+static int refuse(int status, const char *file, const char *why)
+{
+	zkl__message_say("%.200s: %s", file, why);
+	return status;
+}
+
+/* The name of the fence, as nesting.h has them: of the file, whatever the path to it. */
+static char *name_of(const char *file)
+{
+	struct stat status;
+	char        path[64];
+
+	if (stat(file, &status) < 0)
+		return NULL;
+	snprintf(path, sizeof(path), "/%ju/%ju", (uintmax_t)status.st_dev, (uintmax_t)status.st_ino);
+	return zkl__nesting_name("fence:0", path);
+}
+
+static int admit(zkl_fence *fence, const char *file, struct access *access)
+{
+	zkl_error error;
+	char     *name = name_of(file), *held = NULL;
+	int       status = access->status = ZKL__STATUS_FAILED;
+
+	if (name == NULL) {
+		status = refuse(status, file, strerror(errno));
+	} else if (zkl__nesting_check(getenv(ZKL__HELD_VARIABLE), name, &held)) {
+		status = refuse(ZKL__STATUS_USAGE, file,
+		                "this process runs under the same fence already: it would wait for itself");
+	} else if (held == NULL) {
+		status = refuse(status, file, "out of memory");
+	} else {
+		access->options.name = name;
+		access->options.held = held;
+		int r = zkl_fence_admit(fence, access->grant.token, run, access, &error);
+		status = r < 0 ? refuse(r == ZKL_ESTALE ? ZKL__STATUS_STALE : status, file, error.message)
+		               : access->status;
+	}
+	free(held);
+	free(name);
+	return status;
+}
+
+static int run_fenced(const char *file, struct access *access)
+{
+	zkl_fence *fence;
+	zkl_error  error;
+
+	if (zkl_fence_open(file, &fence, &error) < 0) {
+		zkl__message_say("%s", error.message);
+		return ZKL__STATUS_FAILED;
+	}
+	int status = admit(fence, file, access);
+	zkl_fence_close(fence);
+	if (access->exited && WIFSIGNALED(access->wait_status))
+		zkl__wrapper_die_by(WTERMSIG(access->wait_status));
+	return access->exited ? WEXITSTATUS(access->wait_status) : status;
+}
+
+/* ---- the command line ---- */
+
+static bool parse_token(const char *text, uint64_t *ret)
+{
+	char *end;
+
+	errno = 0;
+	*ret = strtoull(text, &end, 10);
+	return *text >= '0' && *text <= '9' && *end == '\0' && errno == 0 && *ret > 0 && *ret <= INT64_MAX;
+}
+
+static int usage(const char *what, const char *value)
+{
+	zkl__message_say("%s%.100s: see zklock-fence --help", what, value);
+	return ZKL__STATUS_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'v'}, {NULL, 0, NULL, 0}};
+	struct access access = {.options = {.argc = argc, .argv = argv}};
+
+	zkl__message_program = "zklock-fence";
+	zkl__wrapper_fill_descriptors();
+	opterr = 0;
+	switch (getopt_long(argc, argv, "+", options, NULL)) {
+	case -1:
+		break;
+	case 'h':
+		return zkl__wrapper_print(help);
+	case 'v':
+		return zkl__wrapper_print_version();
+	default:
+		return usage("unknown option ", argv[optind - 1]);
+	}
+	if (argc - optind < 2)
+		return usage(argc == optind ? "no FILE given" : "no TOKEN given", "");
+	const char *file = argv[optind], *token = argv[optind + 1];
+	if (!parse_token(token, &access.grant.token))
+		return usage("not a TOKEN, which is a number from 1 to 2^63-1: ", token);
+	char **command = argv + optind + 2;
+	command += *command != NULL && strcmp(*command, "--") == 0;
+	if (*command == NULL)
+		return usage("no COMMAND given", "");
+	access.options.path = file;
+	access.options.command = command;
+	return run_fenced(file, &access);
+}

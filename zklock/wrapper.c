@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wrapper.h"
+#include "message.h"
+#include "status.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+#include <zklock/zklock.h>
+
+void zkl__wrapper_fill_descriptors(void)
+{
+	int fd;
+
+	while ((fd = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
+		continue;
+	if (fd >= 0)
+		close(fd);
+}
+
+int zkl__wrapper_take_signals(sigset_t *ret_mask, bool *ret_ignores_chld)
+{
+	static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP};
+	struct sigaction action;
+	sigset_t         read, blocked;
+
+	sigemptyset(&read);
+	sigaddset(&read, SIGCHLD);
+	sigaddset(&read, SIGCONT);
+	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++) {
+		if (sigaction(passed_on[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+			sigaddset(&read, passed_on[i]);
+	}
+	blocked = read;
+	sigaddset(&blocked, SIGPIPE);
+	sigaddset(&blocked, SIGTTOU);
+	sigprocmask(SIG_BLOCK, &blocked, ret_mask);
+	*ret_ignores_chld = signal(SIGCHLD, SIG_DFL) == SIG_IGN;
+	return signalfd(-1, &read, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* ---- the end ---- */
+
+_Noreturn void zkl__wrapper_die_by(int sig)
+{
+	sigset_t only;
+
+	prctl(PR_SET_DUMPABLE, 0); /* the command may have left a core: we leave none */
+	signal(sig, SIG_DFL);
+	sigemptyset(&only);
+	sigaddset(&only, sig);
+	raise(sig);
+	sigprocmask(SIG_UNBLOCK, &only, NULL);
+	_exit(128 + sig); /* the first process of a container survives its own signals */
+}
+
+int zkl__wrapper_print(const char *text)
+{
+	return fputs(text, stdout) >= 0 && fflush(stdout) == 0 ? 0 : ZKL__STATUS_FAILED;
+}
+
+int zkl__wrapper_print_version(void)
+{
+	char     line[64];
+	unsigned version = zkl_version();
+
+	snprintf(line, sizeof(line), "%s %u.%u.%u\n", zkl__message_program, version >> 16, version >> 8 & 0xff,
+	         version & 0xff);
+	return zkl__wrapper_print(line);
+}

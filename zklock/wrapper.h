@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_WRAPPER_H
+#define ZKLOCK_WRAPPER_H
+
+/* wrapper.h: what a command that wraps another one does before and after: the state that the other inherits, and an end like
+ * its own. */
+
+#include <signal.h>
+#include <stdbool.h>
+
+/* Where one of the standard descriptors is closed, one of ours would become it. The command finds it closed again. */
+void zkl__wrapper_fill_descriptors(void);
+
+/* Dispositions stay as they are (but that of SIGCHLD, which a parent must not ignore): everything goes by the mask,
+ * which is easily given back to the command. What is ignored stays ignored, as nohup wants. -1: errno; else the
+ * signalfd. */
+int zkl__wrapper_take_signals(sigset_t *ret_mask, bool *ret_ignores_chld);
+
+/* As the command that died by it. */
+_Noreturn void zkl__wrapper_die_by(int sig);
+
+/* On standard output: 0, or the status to exit with. */
+int zkl__wrapper_print(const char *text);
+int zkl__wrapper_print_version(void);
+
+#endif
