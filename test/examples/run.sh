@@ -55,6 +55,60 @@ wait_until says_last "$work/observer" '^nobody$'
 kill "$observer"
 wait "$observer" || fail "observer ended with $?"
 
+# A resource that guards itself. Killed, it knows when it is back whom it has seen.
+export ZKLOCK_SERVERS=$ZKLOCK_TEST_SERVERS
+serve() { # PORT
+	"$build/examples/fenced_service" "$1" "$work/resource" >"$work/service" &
+	service=$!
+	wait_until says "$work/service" '^listening on '
+	port=$(sed -n 's/^listening on \([0-9]*\),.*/\1/p' "$work/service")
+}
+status_of() {
+	local status=0
+	"$@" >"$work/out" 2>"$work/err" || status=$?
+	echo "$status"
+}
+client=$source/examples/fenced_client
+mkdir "$work/resource"
+serve 0
+# shellcheck disable=SC2016 # for the command's shell
+old=$("$build/bin/zklock-run" "$lock" -- sh -c '"$0" "$1" put one >/dev/null && echo "$ZKLOCK_TOKEN"' "$client" "$port")
+expect '^one$' "$build/bin/zklock-run" "$lock" -- "$client" "$port" get
+[[ $(ZKLOCK_TOKEN=$old status_of "$client" "$port" put late) == 79 ]] || fail "an older token was admitted"
+kill -9 "$service"
+wait "$service" 2>/dev/null || true
+serve "$port"
+[[ $(ZKLOCK_TOKEN=$old status_of "$client" "$port" put late) == 79 ]] || fail "an older token was admitted after a restart"
+expect '^one$' "$build/bin/zklock-run" "$lock" -- "$client" "$port" get
+kill "$service"
+wait "$service" 2>/dev/null || true
+
+# A shell script on the resource's host.
+fence=$work/resource/script
+# shellcheck disable=SC2016
+fenced='zklock-fence "$0" "$ZKLOCK_TOKEN" -- sh -c "echo \$ZKLOCK_TOKEN"'
+token=$(PATH=$build/bin:$PATH "$build/bin/zklock-run" "$lock" -- sh -c "$fenced" "$fence")
+[[ $token -gt $old ]] || fail "token $token after $old"
+[[ $(status_of "$build/bin/zklock-fence" "$fence" "$old" -- true) == 79 ]] || fail "an older token came through zklock-fence"
+
+# A resource that cannot check. Interrupted and run by several at once, the job makes the same of it.
+mkdir "$work/outbox"
+seq -f '%03g some text' 40 >"$work/wanted"
+"$source/examples/reconcile" <(head -n 7 "$work/wanted") "$work/outbox" >/dev/null
+for _ in 1 2 3; do
+	"$source/examples/reconcile" "$work/wanted" "$work/outbox" >>"$work/made" &
+	jobs+=($!)
+done
+for job in "${jobs[@]}"; do
+	wait "$job" || fail "reconcile ended with $?"
+done
+[[ $(sort "$work/made" | uniq -d) == '' && $(wc -l <"$work/made") == 33 ]] || fail "made: $(sort "$work/made")"
+[[ $(ls "$work/outbox") == "$(cut -d ' ' -f 1 "$work/wanted")" ]] || fail "the outbox has: $(ls -a "$work/outbox")"
+echo "another text" >"$work/outbox/003"
+echo >"$work/outbox/004x"
+[[ $(status_of "$source/examples/reconcile" "$work/wanted" "$work/outbox") == 1 ]] || fail "what is wrong is not told"
+[[ $(sort "$work/err") == $'differs: 003\nnot wanted: 004x' ]] || fail "told: $(cat "$work/err")"
+
 # The C program in the README, as a reader would build it, but for the servers and the path.
 awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$source/README.md" >"$work/job.c"
 grep -q zkl_lock_acquire "$work/job.c" || fail "no C program in README.md"
@@ -64,7 +118,6 @@ sed -i -e "s#\"127.0.0.1:21811,[^\"]*\"#\"$ZKLOCK_TEST_SERVERS\"#" -e "s#/locks/
 expect '^mine, token [0-9]+$' "$work/job"
 
 # The commands of its section on zklock-run.
-export ZKLOCK_SERVERS=$ZKLOCK_TEST_SERVERS
 # shellcheck disable=SC2016 # for the command's shell
 expect '^mine, token [0-9]+$' "$build/bin/zklock-run" "$lock" -- sh -c 'echo "mine, token $ZKLOCK_TOKEN"'
 "$build/bin/zklock-run" "$lock" -- "$build/bin/zklock-run" -n "$lock-other" -- true || fail "another lock inside of one"

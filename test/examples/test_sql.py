@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fenced_sqlite and fenced_postgres, against the real thing; and the forms that look right and are not, shown failing.
+
+test_sql.py sqlite|postgres PROGRAM SCHEMA"""
+
+import glob
+import os
+import pwd
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+KIND, PROGRAM, SCHEMA = sys.argv[1:4]
+PATIENCE = 60.0
+# Of a lock directory, and of the one that was made after it had been deleted.
+BIRTH, NEXT_BIRTH = 4294967301, 4294967400
+
+
+def wait_for(condition, what):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("waited in vain: " + what)
+        time.sleep(0.01)
+
+
+class Sqlite:
+    """A database in a file. BEGIN is what a careful transaction begins with."""
+    BEGIN = "BEGIN IMMEDIATE"
+
+    def __init__(self, folder):
+        self.name = os.path.join(folder, "database")
+
+    def session(self):
+        return SqliteSession(self.name)
+
+    @staticmethod
+    def somebody_waits(other):
+        """Whoever wants to write now cannot: a waiter of SQLite's polls, and nobody sees it."""
+        try:
+            other.run("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        other.run("ROLLBACK")
+        return False
+
+    def close(self):
+        pass
+
+
+class SqliteSession:
+    def __init__(self, name):
+        self.connection = sqlite3.connect(name, timeout=0, isolation_level=None)
+
+    def run(self, sql):
+        """Rows changed, or the first value."""
+        cursor = self.connection.execute(sql)
+        row = cursor.fetchone()
+        return row[0] if row else cursor.rowcount
+
+    def script(self, sql):
+        self.connection.executescript(sql)
+
+    def close(self):
+        self.connection.close()
+
+
+class Postgres:
+    """A server of our own, on a socket in a folder."""
+    BEGIN = "BEGIN"
+
+    def __init__(self, folder):
+        self.tools = sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
+        self.data = os.path.join(folder, "data")
+        # It refuses to run as root.
+        self.user = None
+        if os.geteuid() == 0:
+            self.user = pwd.getpwnam("postgres")
+            os.chown(folder, self.user.pw_uid, self.user.pw_gid)
+        self.call("initdb", "-D", self.data, "-A", "trust", "-U", "fence", "-E", "UTF8", "--locale=C")
+        self.call("pg_ctl", "-D", self.data, "-w", "-t", "60", "-l", os.path.join(folder, "log"), "-o",
+                  "-c listen_addresses='' -c unix_socket_directories='%s'" % folder, "start")
+        self.name = "host=%s user=fence dbname=fence" % folder
+        self.call("createdb", "-h", folder, "-U", "fence", "fence")
+
+    def call(self, tool, *arguments):
+        run_as = {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []} if self.user else {}
+        subprocess.run([os.path.join(self.tools, tool), *arguments], check=True, stdin=subprocess.DEVNULL,
+                       stdout=subprocess.DEVNULL, cwd="/", timeout=120, **run_as)
+
+    def session(self):
+        return PostgresSession(self)
+
+    @staticmethod
+    def somebody_waits(other):
+        return other.run("SELECT count(*) FROM pg_locks WHERE NOT granted") != "0"
+
+    def close(self):
+        self.call("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop")
+
+
+class PostgresSession:
+    def __init__(self, database):
+        self.psql = subprocess.Popen([os.path.join(database.tools, "psql"), "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1",
+                                      database.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, sql):
+        self.psql.stdin.write(sql + ";\n\\echo ---\n")
+        self.psql.stdin.flush()
+        lines = []
+        for line in self.psql.stdout:
+            if line == "---\n":
+                first = lines[0].split() if lines else [""]
+                return int(first[-1]) if first[0] in ("UPDATE", "INSERT") else lines[0] if lines else ""
+            lines.append(line.rstrip("\n"))
+        raise AssertionError("psql ended")
+
+    def script(self, sql):
+        for statement in sql.split(";"):
+            if any(line and not line.startswith("--") for line in statement.splitlines()):
+                self.run(statement)
+
+    def close(self):
+        self.psql.stdin.close()
+        self.psql.wait(PATIENCE)
+        self.psql.stdout.close()
+
+
+def setUpModule():
+    global folder, database  # pylint: disable=global-variable-undefined
+    folder = tempfile.mkdtemp(prefix="zklock-sql-")
+    unittest.addModuleCleanup(shutil.rmtree, folder, True)
+    database = (Sqlite if KIND == "sqlite" else Postgres)(folder)
+    unittest.addModuleCleanup(database.close)
+
+
+class SqlTest(unittest.TestCase):
+    def setUp(self):
+        self.session = self.connect()
+        for table in ("fence", "account"):
+            self.session.run("DROP TABLE IF EXISTS " + table)
+        with open(SCHEMA, encoding="ascii") as file:
+            self.session.script(file.read())
+
+    def connect(self):
+        session = database.session()
+        self.addCleanup(session.close)
+        return session
+
+    def start(self, form, token, amount):
+        book = subprocess.Popen([PROGRAM, database.name, form, str(token), str(amount)], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, book)
+        return book
+
+    @staticmethod
+    def end(book):
+        if book.poll() is None:
+            book.kill()
+        book.communicate()
+
+    def book(self, form, token, amount):
+        """The balance, or None where a newer holder was there."""
+        book = self.start(form, token, amount)
+        out, err = book.communicate(timeout=PATIENCE)
+        if book.returncode == 79:
+            self.assertIn("a newer holder was here", err)
+            return None
+        self.assertEqual((book.returncode, err), (0, ""))
+        return int(out)
+
+    def balance(self):
+        return int(self.session.run("SELECT balance FROM account WHERE id = 1"))
+
+
+class TheRightForms(SqlTest):
+    def test_older_holder_is_refused_and_the_holder_itself_is_not(self):
+        for form in ("row", "mark"):
+            with self.subTest(form=form):
+                self.setUp()
+                self.assertEqual(self.book(form, BIRTH + 5, 10), 10)
+                self.assertEqual(self.book(form, BIRTH + 5, 10), 20)
+                self.assertIsNone(self.book(form, BIRTH + 4, 100))
+                self.assertEqual(self.book(form, 2**63 - 1, 1), 21)
+                self.assertIsNone(self.book(form, BIRTH + 5, 100))
+                self.assertEqual(self.balance(), 21)
+
+    def test_many_at_once_lose_nothing(self):
+        for form in ("row", "mark"):
+            with self.subTest(form=form):
+                self.setUp()
+                for each in [self.start(form, BIRTH, 1) for _ in range(12)]:
+                    self.assertEqual(each.wait(PATIENCE), 0)
+                self.assertEqual(self.balance(), 12)
+
+    def test_who_was_admitted_is_done_before_a_newer_one_is_admitted(self):
+        old = self.connect()
+        old.run(database.BEGIN)
+        self.assertEqual(old.run("UPDATE fence SET mark = 5 WHERE path = '/locks/account' AND mark <= 5"), 1)
+        new = self.start("mark", 6, 7)
+        wait_for(lambda: database.somebody_waits(self.session), "the newer one waits")
+        self.assertEqual(old.run("UPDATE account SET balance = 1000 WHERE id = 1"), 1)
+        self.assertIsNone(new.poll())
+        old.run("COMMIT")
+        self.assertEqual(new.communicate(timeout=PATIENCE), ("1007\n", ""))
+        self.assertIsNone(self.book("mark", 5, 1))
+
+
+class TheWrongForms(SqlTest):
+    """Each ends as it must not."""
+
+    def test_refusing_what_is_equal_refuses_the_holder_itself(self):
+        admit = "UPDATE fence SET mark = 5 WHERE path = '/locks/account' AND mark < 5"
+        self.assertEqual(self.session.run(admit), 1)
+        self.assertEqual(self.session.run(admit), 0)
+
+    def test_comparing_outside_of_the_transaction_lets_an_old_write_through(self):
+        old = self.connect()
+        self.assertEqual(old.run("UPDATE fence SET mark = 5 WHERE path = '/locks/account' AND mark <= 5"), 1)
+        # Here it is paused for longer than its lease.
+        self.assertEqual(self.book("mark", 6, 7), 7)
+        self.assertEqual(old.run("UPDATE account SET balance = 1000 WHERE id = 1"), 1)
+        self.assertEqual(self.balance(), 1000)
+
+    @unittest.skipIf(KIND == "sqlite", "in SQLite one who has read keeps others from writing")
+    def test_comparing_by_select_in_the_transaction_does_too(self):
+        old = self.connect()
+        old.run("BEGIN")
+        self.assertEqual(old.run("SELECT mark <= 5 FROM fence WHERE path = '/locks/account'"), "t")
+        self.assertEqual(self.book("mark", 6, 7), 7)
+        self.assertEqual(old.run("UPDATE account SET balance = 1000 WHERE id = 1"), 1)
+        old.run("COMMIT")
+        self.assertEqual(self.balance(), 1000)
+
+    def test_a_bare_sequence_number_refuses_the_new_holder_and_admits_the_old(self):
+        # The lock directory was deleted and made anew, as a server does with an idle container: the sequence begins at 0.
+        old, new = 41, 0
+        self.assertEqual(self.book("mark", old, 1), 1)
+        admit = "UPDATE fence SET mark = %d WHERE path = '/locks/account' AND mark <= %d"
+        self.assertEqual(self.session.run(admit % (new, new)), 0)
+        self.assertEqual(self.book("mark", old, 1), 2)
+        # Counted on from the birth of the directory, as zkl_grant.token is:
+        self.setUp()
+        self.assertEqual(self.book("mark", BIRTH + old, 1), 1)
+        self.assertEqual(self.book("mark", NEXT_BIRTH + new, 1), 2)
+        self.assertIsNone(self.book("mark", BIRTH + old, 1))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
