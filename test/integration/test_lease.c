@@ -47,6 +47,14 @@ static void holder_close(holder *h)
 	recorder_free(&h->events);
 }
 
+/* Of several that are held side by side: their heartbeats flow alike. */
+static void wait_for_full_leases(holder *h, size_t count)
+{
+	wait_for_full_lease(h[0].s);
+	for (size_t i = 1; i < count; i++)
+		EVENTUALLY(stats_of(h[i].s).lease_ms > session_timeout_ms(h[i].s) * 9 / 16, ENOUGH_MS);
+}
+
 /* It has said LOST once, and goes on to say no while proofs come again; what was lost is released with a word, and
  * then the handle is as good as new (consul #4902). */
 static void expect_lost_once_and_for_good(holder *h)
@@ -93,10 +101,9 @@ static void silence_costs_the_lease_by_the_own_clock(void)
 	holder                h[3];
 	for (size_t i = 0; i < 3; i++)
 		holder_open(&h[i], 1, server_count(), SESSION_MS);
-	for (size_t i = 0; i < 3; i++) {
-		wait_for_full_lease(h[i].s);
+	wait_for_full_leases(h, 3);
+	for (size_t i = 0; i < 3; i++)
 		net_hold(&h[i].n, directions[i]);
-	}
 	for (size_t i = 0; i < 3; i++) {
 		expect_lost_in_time(&h[i]);
 		net_hold(&h[i].n, 0); /* late proofs come now */
@@ -302,7 +309,6 @@ static void outage_ends(holder *h)
 /* Once it is over. */
 static void expect_suspended_at_most(holder *h, int times, int *before)
 {
-	wait_for_full_lease(h->s);
 	EVENTUALLY(recorder_count(&h->events, ZKL_EV_RESUMED) == recorder_count(&h->events, ZKL_EV_SUSPENDED),
 	           ENOUGH_MS);
 	EXPECT_RANGE(recorder_count(&h->events, ZKL_EV_SUSPENDED) - *before, 0, times);
@@ -322,10 +328,9 @@ static void short_outages_cost_a_suspension_at_most(void)
 	for (outage kind = 0; kind < OUTAGES; kind++)
 		holder_open(&h[kind], 1, server_count(), timeout_ms);
 	for (int i = 0; i < rounds(1, 20); i++) {
-		for (outage kind = 0; kind < OUTAGES; kind++) {
-			wait_for_full_lease(h[kind].s);
-			suspended[kind] = recorder_count(&h[kind].events, ZKL_EV_SUSPENDED); /* a late proof is none */
-		}
+		wait_for_full_leases(h, OUTAGES);
+		for (outage kind = 0; kind < OUTAGES; kind++) /* a late proof is none */
+			suspended[kind] = recorder_count(&h[kind].events, ZKL_EV_SUSPENDED);
 		let_pass(rand_r(&random) % (timeout_ms / 6)); /* at any moment of the heartbeat */
 		for (outage kind = 0; kind < OUTAGES; kind++)
 			outage_begins(&h[kind], kind);
@@ -334,6 +339,7 @@ static void short_outages_cost_a_suspension_at_most(void)
 		outage_ends(&h[DROPPING]);
 		let_pass(timeout_ms * (BROKEN_PERCENT - SILENT_PERCENT) / 100);
 		outage_ends(&h[BROKEN]);
+		wait_for_full_leases(h, OUTAGES);
 		for (outage kind = 0; kind < OUTAGES; kind++)
 			expect_suspended_at_most(&h[kind], kind == CUT_AGAIN ? 5 : 1, &suspended[kind]);
 	}
@@ -624,27 +630,38 @@ static uint64_t token_in(const char *line)
 	return strtoull(token != NULL ? token + 6 : at != NULL ? at : "0", NULL, 10);
 }
 
+/* Two at a time. */
 static void first_check_of_a_stopped_holder_says_no(void)
 {
-	for (int i = 0; i < rounds(2, 20); i++) {
-		lock_path path = new_path();
-		child     c;
-		child_start(&c, "stopped", path.text, SESSION_MS);
-		EXPECT_TRUE(child_says(&c, "held", 2 * ENOUGH_MS));
-		uint64_t     token = token_in(c.line);
+	for (int i = 0; i < rounds(1, 10); i++) {
+		lock_path    path[2] = {new_path(), new_path()};
+		child        c[2];
+		uint64_t     token[2];
 		zkl_session *s = session_open(all_servers(), SESSION_MS);
-		zkl_lock    *next = lock_new(s, path.text, NULL);
-		acquirer     a;
-		acquirer_start(&a, next, ZKL_FOREVER);
-		EVENTUALLY(zkclient_count(observer(), path.text) == 2, ENOUGH_MS);
-		stop_for(&c, 2 * SESSION_MS);
-		EXPECT_TRUE(child_says(&c, "first check", ENOUGH_MS));
-		EXPECT_RC(strtoll(c.line + strlen("first check "), NULL, 10), ZKL_ELOST);
-		EXPECT_RC(acquirer_join(&a), ZKL_OK); /* somebody else holds, with a token that refuses the old one */
-		EXPECT_TRUE(a.grant.token > token);
-		child_end(&c);
-		EXPECT_TRUE(zkl_lock_check(next, a.grant.token) > 0);
-		zkl_lock_free(next);
+		zkl_lock    *next[2];
+		acquirer     a[2];
+		for (int k = 0; k < 2; k++)
+			child_start(&c[k], "stopped", path[k].text, SESSION_MS);
+		for (int k = 0; k < 2; k++) {
+			EXPECT_TRUE(child_says(&c[k], "held", 2 * ENOUGH_MS));
+			token[k] = token_in(c[k].line);
+			next[k] = lock_new(s, path[k].text, NULL);
+			acquirer_start(&a[k], next[k], ZKL_FOREVER);
+			EVENTUALLY(zkclient_count(observer(), path[k].text) == 2, ENOUGH_MS);
+		}
+		kill(c[1].pid, SIGSTOP);
+		stop_for(&c[0], 2 * SESSION_MS);
+		kill(c[1].pid, SIGCONT);
+		for (int k = 0; k < 2; k++) {
+			EXPECT_TRUE(child_says(&c[k], "first check", ENOUGH_MS));
+			EXPECT_RC(strtoll(c[k].line + strlen("first check "), NULL, 10), ZKL_ELOST);
+			/* Somebody else holds, with a token that refuses the old one. */
+			EXPECT_RC(acquirer_join(&a[k]), ZKL_OK);
+			EXPECT_TRUE(a[k].grant.token > token[k]);
+			child_end(&c[k]);
+			EXPECT_TRUE(zkl_lock_check(next[k], a[k].grant.token) > 0);
+			zkl_lock_free(next[k]);
+		}
 		zkl_session_close(s, ENOUGH_MS);
 	}
 }
