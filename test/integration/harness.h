@@ -142,8 +142,8 @@ typedef struct log_counter {
 	atomic_int  count;
 } log_counter;
 void log_count(int level, const char *id, const char *message, void *user);
-/* Waits until heartbeats have been flowing for a while, and the lease has its full length, which is seen right behind a proof:
- * five eighths of T, less a sixteenth for looking. True if it has. */
+/* Waits until heartbeats have been flowing for a while, and the lease has its full length, five eighths of T, which is seen right
+ * behind a proof: less an eighth for the proof and for looking. True if it has. */
 bool reach_full_lease(zkl_session *s);
 void wait_for_full_lease(zkl_session *s); /* asserted */
 
@@ -274,7 +274,9 @@ typedef struct writer {
 } writer;
 
 void writer_start(writer *w);
-void writer_stop(writer *w);
+/* For how long nothing could be written, at most, in ms. A lease that is lost on a machine so busy that this comes near to it shows
+ * nothing. */
+int64_t writer_stop(writer *w);
 
 /* ---- servers ---- */
 

@@ -52,7 +52,7 @@ static void wait_for_full_leases(holder *h, size_t count)
 {
 	wait_for_full_lease(h[0].s);
 	for (size_t i = 1; i < count; i++)
-		EVENTUALLY(stats_of(h[i].s).lease_ms > session_timeout_ms(h[i].s) * 9 / 16, ENOUGH_MS);
+		EVENTUALLY(stats_of(h[i].s).lease_ms > session_timeout_ms(h[i].s) / 2, 2 * ENOUGH_MS);
 }
 
 /* It has said LOST once, and goes on to say no while proofs come again; what was lost is released with a word, and
@@ -355,13 +355,26 @@ static void short_outages_cost_a_suspension_at_most(void)
 /* dotnet-etcd #321: a lock that nobody touches is given up by its own keep-alive. */
 static void idle_holder_keeps_its_lock(void)
 {
-	holder  h;
-	int64_t timeout_ms = tick_ms() * 4;
-	holder_open(&h, 1, server_count(), timeout_ms);
-	THROUGHOUT(zkl_lock_check(h.lock, h.grant.token) > 0, 10 * timeout_ms);
-	EXPECT_RC(zkl_lock_release(h.lock, ENOUGH_MS, NULL), ZKL_OK);
-	EXPECT_INT(recorder_count(&h.events, ZKL_EV_LOST), 0);
-	holder_close(&h);
+	bool shown = false;
+	/* Where a busy machine cannot keep up with a short timeout, a longer one shows it. */
+	for (int64_t timeout_ms = tick_ms() * 4; !shown && timeout_ms <= tick_ms() * 16; timeout_ms *= 2) {
+		holder h;
+		writer plain;
+		bool   kept = true;
+		holder_open(&h, 1, server_count(), timeout_ms);
+		writer_start(&plain);
+		for (int64_t end_ms = now_ms() + 10 * timeout_ms; kept && now_ms() < end_ms; poll_pause())
+			kept = zkl_lock_check(h.lock, h.grant.token) > 0;
+		int64_t unwritable_ms = writer_stop(&plain);
+		shown = kept || unwritable_ms < timeout_ms / 4;
+		EXPECT_TRUE(kept || !shown);
+		if (!kept)
+			EXPECT_TRUE(recorder_wait(&h.events, ZKL_EV_LOST, 1, ENOUGH_MS, NULL));
+		EXPECT_RC(zkl_lock_release(h.lock, ENOUGH_MS, NULL), kept ? ZKL_OK : ZKL_ENOTHELD);
+		EXPECT_INT(recorder_count(&h.events, ZKL_EV_LOST), kept ? 0 : 1);
+		holder_close(&h);
+	}
+	EXPECT_TRUE(shown);
 }
 
 static void heartbeats_flow_only_while_somebody_holds_or_is_next(void)
@@ -711,7 +724,7 @@ static void holder_stopped_beyond_its_lease_is_told_lost_once(void)
 	EXPECT_TRUE(child_says(&c, "lost", ENOUGH_MS));
 	snprintf(ask, sizeof ask, "o %s\n", other_path.text); /* the session is proved again */
 	child_ask(&c, ask);
-	EXPECT_TRUE(child_says(&c, "other 0, full lease 1", 3 * ENOUGH_MS));
+	EXPECT_TRUE(child_says(&c, "other 0, full lease 1", 5 * ENOUGH_MS));
 	snprintf(ask, sizeof ask, "c %llu\n", (unsigned long long)token);
 	child_ask(&c, ask);
 	EXPECT_TRUE(child_says(&c, "check", ENOUGH_MS));
@@ -737,7 +750,7 @@ int main(int argc, char **argv)
 		{TEST(expired_session_costs_the_lock_once, 60)},
 		{TEST(grant_that_is_over_before_its_event_is_never_told, 60)},
 		{TEST(short_outages_cost_a_suspension_at_most, 900)},
-		{TEST(idle_holder_keeps_its_lock, 60)},
+		{TEST(idle_holder_keeps_its_lock, 300)},
 		{TEST(heartbeats_flow_only_while_somebody_holds_or_is_next, 60)},
 		{TEST(waiter_that_expires_queues_again, 300)},
 		{TEST(waiter_that_expires_ends_when_told_not_to_queue_again, 60)},
