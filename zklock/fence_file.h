@@ -11,8 +11,8 @@
  *     zklock-fence 1 mark 00000000004294967301 check 0123456789abcdef
  *
  * The first is always written and synced before the second one is touched, so that one of them is whole on the disk at any
- * moment, and no mark that was settled is lost with one of them. What the kernel shows need not be on the disk (a process may have been
- * killed between write and sync): a mark counts when it is settled, by this handle.
+ * moment, and no mark that was settled is lost with one of them. What the kernel shows need not be on the disk (a process
+ * may have been killed between write and sync): a mark counts when it is settled, by this handle.
  *
  *     first second      the disk is sure of     settle writes
  *     n     n           one of them             second, after a sync

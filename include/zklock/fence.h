@@ -67,7 +67,7 @@ typedef int zkl_fence_access(void *user);
  * any process; raises the mark, durably, if the token is higher; runs access(user) while nobody else is admitted; and
  * returns what it returned (best a number >= 0: a negative one comes without reterr). Accesses come one at a time, also
  * those with equal tokens, in no order among waiters. One that hangs keeps all others out, in its process and every other:
- * how long it may take is for the access to bound.
+ * how long it may take is for the access to bound. It may ask another fence; two that do so crosswise wait for ever.
  *
  * access NULL: only asks, and returns 0. The answer is worth something only while a lock of your own, which all accesses
  * take, spans this call and the access.

@@ -158,10 +158,15 @@ static void recover_with_cuts(const char *folder)
 	*promise = before;
 }
 
+static bool is_slow(void)
+{
+	return CHECK_SLOW > 1 || getenv("ZKLOCK_TEST_VALGRIND");
+}
+
 /* Cuts after a kill or a failure are many already. */
 static bool is_deep(void)
 {
-	return getenv("ZKLOCK_TEST_LONG") || (!was_hit && CHECK_SLOW == 1 && !getenv("ZKLOCK_TEST_VALGRIND"));
+	return getenv("ZKLOCK_TEST_LONG") || (!was_hit && !is_slow());
 }
 
 static void look_after_cut(const char *folder, void *user)
@@ -317,7 +322,7 @@ static void mark_survives_a_kill_at_every_call_and_a_cut_after_it(void)
 {
 	static const struct beginning beginnings[] = {{-1, -1}, {4, 4}, {5, 4}, {-1, 5}, {5, -1}};
 
-	for (size_t i = 0; i < COUNT(beginnings); i++) {
+	for (size_t i = 0; i < (is_slow() ? 2 : COUNT(beginnings)); i++) {
 		unsigned number = 0;
 
 		for (; killed_at(number, &beginnings[i]); number++) {
@@ -366,7 +371,7 @@ static void mark_survives_a_failure_at_every_call_and_a_cut_after_it(void)
 {
 	static const int errors[] = {EIO, ENOSPC, EINTR};
 
-	for (size_t i = 0; i < COUNT(errors); i++) {
+	for (size_t i = 0; i < (is_slow() ? 1 : COUNT(errors)); i++) {
 		struct fate fate = {.error = errors[i], .met = true};
 
 		/* Each call twice. */

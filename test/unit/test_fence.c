@@ -335,27 +335,17 @@ static pid_t fork_holder(const char *file, uint64_t token)
 	return child;
 }
 
-static void *kill_it(void *arg)
-{
-	const pid_t *child = arg;
-
-	kill(*child, SIGKILL);
-	return NULL;
-}
-
 static void access_of_a_killed_process_is_over(void)
 {
 	const char *file = new_file();
 	zkl_fence  *fence = open_fence(file);
 	pid_t       holder = fork_holder(file, 5);
-	pthread_t   killer;
 
 	/* At once, although the holder is in there. */
 	CHECK_INT(ask(fence, 4), ZKL_ESTALE);
 	CHECK_INT(zkl_fence_mark(fence), 5);
-	CHECK_INT(pthread_create(&killer, NULL, kill_it, &holder), 0);
+	CHECK(kill(holder, SIGKILL) == 0);
 	CHECK_INT(ask(fence, 6), 0);
-	pthread_join(killer, NULL);
 	waitpid(holder, NULL, 0);
 	zkl_fence_close(fence);
 }
@@ -567,7 +557,7 @@ static bool mount_small(const char *options)
 		return false;
 	if (user && !become_root(user, group))
 		return false;
-	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	return mount("none", "/", "none", MS_REC | MS_PRIVATE, "") == 0 &&
 	       mount("fence", folder, "tmpfs", 0, options) == 0;
 }
 
@@ -624,7 +614,7 @@ static void use_full_disk(void)
 	CHECK_INT(ask(fence, 1), 0);
 	zkl_fence_close(fence);
 
-	CHECK(mount(NULL, folder, NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0);
+	CHECK(mount("none", folder, "none", MS_REMOUNT | MS_RDONLY, "") == 0);
 	check_refused(in_folder("before"), ZKL_EACCES, EROFS, "cannot open ");
 	check_refused(in_folder("missing"), ZKL_EACCES, EROFS, "cannot make ");
 }
