@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was promised, looked for in a history."""
 
-from history import MS, union, within, without
+from history import MS, split, union, within, without
 
 # Commits of a server that follow each other so closely leave no time in which it did not serve.
 BRIDGE_NS = 600 * MS
@@ -88,11 +88,13 @@ def _unfenced(entries):
 
 
 def available(history):
-    """When some client could have some server commit."""
+    """When some client could have some server commit, from where on sessions had all of their time: a new leader gives each
+    its time anew; and so does a server that has been away, to those that were made meanwhile (it takes the making of a session
+    for a word of its client: LearnerSessionTracker.commitSession)."""
     serving = []
     for server in {commit[0] for commit in history.commits}:
         serving += union([commit[1:] for commit in history.commits if commit[0] == server], BRIDGE_NS)
-    return without(union(serving), union(history.outages))
+    return split(without(union(serving), union(history.outages)), [begin for begin, _ in serving])
 
 
 def _is_spurious(history, hold):
@@ -115,7 +117,7 @@ def _idle(history, holds):
 
 def orphans(history):
     """Nodes that nobody wants for longer than a session lives: {name: path}. They are unwanted while their process is dead, or
-    has a newer one; and a new leader of the servers gives every session its time anew."""
+    has a newer one."""
     patience = history.session_ns + 2 * history.tick_ns
     lives = {process[0]: process for lane in history.lanes.values() for process in lane.processes}
     since, found = {}, {}

@@ -232,7 +232,7 @@ class History:
         return sum(max(0, min(end, b) - max(begin, a)) for a, b in self.stalls)
 
 
-# ---- intervals: sorted lists of (from, to) that do not touch --------------------------------------------------------------
+# ---- intervals: sorted lists of (from, to) that do not overlap --------------------------------------------------------------
 
 def union(intervals, bridge=0):
     found = []
@@ -258,7 +258,19 @@ def without(intervals, holes):
     return found
 
 
+def split(intervals, moments):
+    """Each in two where one of these moments is in it."""
+    found = []
+    for begin, end in intervals:
+        for at in sorted(moments):
+            if begin < at < end:
+                found.append((begin, at))
+                begin = at
+        found.append((begin, end))
+    return found
+
+
 def within(intervals, at):
-    """That one which contains this moment, or None."""
+    """That one which contains this moment, the later one of two; or None."""
     i = bisect.bisect_right(intervals, (at, float("inf"))) - 1
     return intervals[i] if i >= 0 and intervals[i][0] <= at <= intervals[i][1] else None

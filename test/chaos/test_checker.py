@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 # pylint: disable=wrong-import-position
 import checker
 import picture
-from history import History, union, within, without
+from history import History, split, union, within, without
 
 MS = 1000000
 SECOND = 1000 * MS
@@ -40,8 +40,8 @@ class Story:
     def process(self, name, pid, at=0):
         self.write("run.log", "process %s %d %d" % (name, pid, at * MS))
 
-    def served(self, begin, end):
-        self.write("witness.log", *["commits 1 %d %d" % (at * MS, (at + 5) * MS) for at in range(begin, end, 100)])
+    def served(self, begin, end, server=1):
+        self.write("witness.log", *["commits %d %d %d" % (server, at * MS, (at + 5) * MS) for at in range(begin, end, 100)])
 
     def fault(self, begin, end, touched="all", text="a fault"):
         self.write("run.log", "fault %d %d %s %s" % (begin * MS, end * MS, touched, text))
@@ -85,8 +85,12 @@ class Intervals(unittest.TestCase):
         self.assertEqual(without([(0, 4), (6, 9)], [(3, 7)]), [(0, 3), (7, 9)])
         self.assertEqual(without([(0, 4)], [(0, 4)]), [])
 
+    def test_split_makes_two(self):
+        self.assertEqual(split([(0, 4), (6, 9)], [7, 3, 4, 5, 8]), [(0, 3), (3, 4), (6, 7), (7, 8), (8, 9)])
+
     def test_within_finds_the_one(self):
         self.assertEqual(within([(0, 3), (5, 6)], 6), (5, 6))
+        self.assertEqual(within([(0, 3), (3, 6)], 3), (3, 6))
         self.assertIsNone(within([(0, 3), (5, 6)], 4))
 
 
@@ -293,7 +297,6 @@ class Checker(unittest.TestCase):
         self.story.served(broken.get("end", until), until)
         if ended is not None:
             self.story.write("run.log", "ended lock.lib1 101 %d -9" % (ended * MS))
-            self.story.write("run.log", "ended lock.lib1 101 %d -9" % (ended * MS))
         self.story.hold("lock.lib2", 11000, 11100, 7)
 
     def test_node_of_a_dead_process_is_an_orphan_once_its_session_must_be_over(self):
@@ -310,6 +313,15 @@ class Checker(unittest.TestCase):
 
     def test_new_leader_of_the_servers_gives_a_session_its_time_anew(self):
         self.crowd_with(ended=3000, begin=5000, end=7000)
+        self.story.nodes(3500, "_c_a-lock-0000000001:101")
+        self.story.nodes(7100, "_c_a-lock-0000000001:101")
+        self.story.nodes(11900, "_c_a-lock-0000000001:101")
+        self.story.nodes(12000)
+        self.assert_broken()
+
+    def test_server_that_comes_back_gives_a_session_its_time_anew(self):
+        self.crowd_with(ended=3000)
+        self.story.served(7000, 12000, server=2)
         self.story.nodes(3500, "_c_a-lock-0000000001:101")
         self.story.nodes(7100, "_c_a-lock-0000000001:101")
         self.story.nodes(11900, "_c_a-lock-0000000001:101")
