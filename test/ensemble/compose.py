@@ -223,3 +223,19 @@ def heal(state, number):
             break
         time.sleep(0.05)
     wait_until_served(state, [number])
+
+
+def _in_network_of(state, number, *command):
+    pid = tool(["docker", "inspect", "-f", "{{.State.Pid}}", _container(state, number)]).strip()
+    tool(["nsenter", "-t", pid, "-n", *command])
+
+
+def block(state, source, target):
+    """Nothing from one server reaches another one; the other way is open."""
+    _in_network_of(state, target, "iptables", "-I", "INPUT", "-s", "%s.%d" % (state["peers_net"], source + 10), "-j", "DROP")
+
+
+def unblock(state, target):
+    """Of all that were blocked."""
+    _in_network_of(state, target, "iptables", "-F", "INPUT")
+    heal(state, target)

@@ -178,3 +178,11 @@ def cut(state, number):
 
 def heal(state, number):
     raise Unsupported("heal: on loopback a server cannot be taken off its peers; the compose backend can")
+
+
+def block(state, source, target):
+    raise Unsupported("block: on loopback servers cannot be told apart; the compose backend can")
+
+
+def unblock(state, target):
+    raise Unsupported("unblock: on loopback servers cannot be told apart; the compose backend can")
