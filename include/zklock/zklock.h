@@ -106,7 +106,8 @@ typedef struct zkl_lock    zkl_lock;    /* lock.h */
  * token:  THE fencing token: the sequence number counted on from the lock directory's birth (the directory's czxid plus
  *         the epoch), so that it also grows when the directory is deleted, reaped or made anew. 1 .. 2^63-1, fits an SQL
  *         bigint. Compare tokens of one lock path only. The rule is that of Chubby's sequencer and of HBase's and
- *         Kafka's epochs. Restoring an ensemble from a backup lowers zxids: raise the resources' marks then.
+ *         Kafka's epochs. Restoring an ensemble from a backup lowers zxids: the resources' marks must begin
+ *         anew then, once no holder from before lives.
  * zxid:   the czxid of the znode: orders grants of different locks.
  * node:   the znode, absolute, chroot included. */
 typedef struct zkl_grant {
