@@ -140,6 +140,8 @@ def main():
         print(f"{name:<56}{wrong or 'SURVIVED':<18}{states:>10}{seconds:>9.1f}", flush=True)
         found_by.add(wrong)
         failed += [] if wrong else [name]
+    if options.only and not configurations and not mutants:
+        failed.append(f"nothing is called {options.only}")
     if not options.only:
         failed += [f"{each} (no mutant violates it)" for each in PROPERTIES if each not in found_by]
 
