@@ -186,12 +186,13 @@ def main(words):
         return 0 if judge(options.judge.rstrip("/")) else 1
     run = Run(options)
     possible, impossible = run.nemesis.possible()
-    if options.faults:
+    if options.faults or not possible:
         run.network.close()
+        os.rmdir(run.folder)
+    if options.faults:
         print("\n".join([method.__name__ for method in possible] + [name + " (not here)" for name in impossible]))
         return 0
     if not possible:
-        run.network.close()
         print("chaos: servers cannot be cut off from each other on this backend", file=sys.stderr)
         return 77
     print("seed %d, session timeout %d ms, tick %d ms, backend %s%s" % (
