@@ -55,6 +55,14 @@ static void loop(zkl_session *session, int signals)
 	}
 }
 
+/* An ensemble that cannot be reached is no event: a candidate waits for it. */
+static void on_log(int level, const char *id, const char *message, void *user)
+{
+	(void)user;
+	(void)level; /* a warning, or worse: log_level */
+	fprintf(stderr, "candidate: %s: %s\n", id, message);
+}
+
 int main(int argc, char **argv)
 {
 	zkl_session_options session_options = ZKL_SESSION_OPTIONS_INIT;
@@ -65,6 +73,7 @@ int main(int argc, char **argv)
 	int                 option;
 
 	session_options.flags = ZKL_MANUAL;
+	session_options.log = on_log;
 	while ((option = getopt(argc, argv, "s:T:")) != -1) {
 		if (option == 's')
 			session_options.servers = optarg;

@@ -13,8 +13,14 @@ static const char *zookeeper_text(int zk_code)
 		return "not implemented by this server";
 	case -8:
 		return "bad arguments";
+	case -101:
+		return "there is no such node";
+	case -103:
+		return "the node has another version";
 	case -110:
 		return "the node is there already";
+	case -111:
+		return "the node has children";
 	case -114:
 		return "invalid access list";
 	case -119:

@@ -40,8 +40,9 @@ ZKL_API int zkl_election_new(zkl_session *session, const char *path, const zkl_o
                              zkl_error *reterr);
 
 /* Becomes a candidate, without a limit in time, and returns; events tell how it goes, so that options->on_event must be set
- * (ZKL_EINVAL). ZKL_ESTATE: it is one already, or leads, or was deposed and has not resigned yet. It may follow
- * zkl_election_resign() at once. */
+ * (ZKL_EINVAL). While no server can be reached it waits, and no event says so: the session's log does, after a session
+ * timeout (`unreachable`, session.h). ZKL_ESTATE: it is one already, or leads, or was deposed and has not resigned yet. It
+ * may follow zkl_election_resign() at once. */
 ZKL_API int zkl_election_campaign(zkl_election *election, zkl_error *reterr);
 
 /* One term's work. grant dies when it returns. It has to look at zkl_election_check() and end when that says no. */

@@ -180,6 +180,8 @@ def main():
     parser.add_argument("--only", default="", help="a regular expression")
     arguments = parser.parse_args()
     mutants = [each for each in MUTANTS if re.search(arguments.only, each[0])]
+    if not mutants:
+        sys.exit("mutants.py: nothing is called %s" % arguments.only)
     survivors = 0
     with tempfile.TemporaryDirectory(prefix="zklock-mutants-") as name:
         scratch = pathlib.Path(name)
