@@ -294,7 +294,7 @@ static void step(struct zkl__attempt *a, struct zkl__input *in)
 	struct zkl__actions actions;
 	bool                before = zkl__contender_wants_lease(&a->contender), orphaned = false, was_done = a->done;
 
-	in->lease_live = zkl__hub_left_ns(a->hub, a->stop_ns) > zkl__hub_timeout_ns(a->hub) / 24;
+	in->lease_live = zkl__hub_lasts(a->hub, a->stop_ns);
 	in->session_id = a->hub->session_id;
 	zkl__contender_step(&a->contender, in, &actions);
 	for (unsigned i = 0; i < actions.count; i++)

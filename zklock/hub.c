@@ -178,6 +178,14 @@ int64_t zkl__hub_timeout_ns(const struct zkl__hub *hub)
 	return hub->lease.timeout_ns ? hub->lease.timeout_ns : hub->timeout_asked_ns;
 }
 
+bool zkl__hub_lasts(const struct zkl__hub *hub, int64_t stop_ns)
+{
+	int64_t now = zkl__hub_now(hub), slack = zkl__hub_timeout_ns(hub) / 24;
+	int64_t left = zkl__hub_left_ns(hub, stop_ns), wait = zkl__lease_extensible_ns(&hub->lease) - now;
+
+	return left > slack && left > wait + slack;
+}
+
 /* ---- heartbeat ------------------------------------------------------------------------------------------------------ */
 
 static int64_t next_beat(const struct zkl__hub *hub)

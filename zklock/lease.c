@@ -135,6 +135,23 @@ int64_t zkl__lease_deadline(const struct zkl__lease *lease)
 	return min(deadline, lease->newest_ns + t - margin(&lease->options, t));
 }
 
+int64_t zkl__lease_extensible_ns(const struct zkl__lease *lease)
+{
+	int64_t  t = lease->timeout_ns, delay = report_delay(&lease->options, t), least = INT64_MAX;
+	unsigned kept = lease->count < ZKL__LEASE_PROOFS ? lease->count : ZKL__LEASE_PROOFS;
+
+	if (!lease->newest_ns)
+		return 0;
+	if (zkl__lease_deadline(lease) == lease->newest_ns + t - margin(&lease->options, t))
+		return lease->newest_ns;
+	if (!lease->slow_pings)
+		least = lease->flow_ns ? lease->flow_ns + delay : lease->newest_ns;
+	for (unsigned i = 0; i < kept; i++)
+		if (lease->proofs[i].sent_ns > lease->pair_ns)
+			least = min(least, lease->proofs[i].replied_ns + delay);
+	return least;
+}
+
 int64_t zkl__lease_beat_interval(const struct zkl__lease *lease)
 {
 	int64_t t = lease->timeout_ns, beat = heartbeat(&lease->options, t);

@@ -65,6 +65,9 @@ void zkl__lease_rest(struct zkl__lease *lease, int64_t now_ns);
 void zkl__lease_wake(struct zkl__lease *lease, int64_t now_ns);
 /* 0: there is no lease. */
 int64_t zkl__lease_deadline(const struct zkl__lease *lease);
+/* From when on a proof has to be sent to move the deadline. Behind a stall that may be after the deadline itself. 0:
+ * there is no lease. */
+int64_t zkl__lease_extensible_ns(const struct zkl__lease *lease);
 /* How long after the newest proof or heartbeat was sent the next heartbeat is due, while somebody wants them. */
 int64_t zkl__lease_beat_interval(const struct zkl__lease *lease);
 /* From when on proofs are overdue. */

@@ -57,8 +57,11 @@ struct stage {
 
 extern const struct stage stage_sim, stage_real;
 
-/* 0: the transcript is the script. Else it is printed, from the first line on that differs; or with ZKLOCK_TEST_WRITE_SCRIPTS
- * in the environment it is written in place of the script. */
+/* A connection broke that the script left alone, as on a busy machine: nothing was shown. */
+enum { SCRIPT_DISTURBED = 2 };
+
+/* 0: the transcript is the script. SCRIPT_DISTURBED. 1: it is another one, and printed, from the first line on that differs; or
+ * with ZKLOCK_TEST_WRITE_SCRIPTS in the environment it is written in place of the script. */
 int script_run(const char *path, const struct stage *stage);
 
 /* Of all scripts. */

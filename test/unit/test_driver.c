@@ -998,7 +998,32 @@ static void acquire_right_after_a_stall_waits_for_a_pair(void)
 	answer("delete ok");
 	answer("create ok ours#6");
 	answer("list #6");
-	told("LOST ELOST, ENDED ELOST, GRANTED 7000"); /* from the pair with the heartbeat at 20000 */
+	/* The pair with the heartbeat at 20000 makes a lease until 43000, which no proof could extend before that. */
+	told("LOST ELOST, ENDED ELOST");
+	run_to(43000);
+	told("");
+	run_to(44000);
+	told("GRANTED 15000");
+	run_to(80000);
+	told("");
+	finish();
+}
+
+/* Less of a stall: the same pair lasts until the next one. */
+static void acquire_after_a_short_stall_is_granted_at_once(void)
+{
+	begin_held();
+	w.answer_beats = true;
+	run_to(20000);
+	CHECK_INT(release(a), 0);
+	w.now += 12000 * MS;
+	start(a, ZKL_FOREVER);
+	answer("delete ok");
+	answer("create ok ours#6");
+	answer("list #6");
+	told("ENDED, GRANTED 11000");
+	run_to(60000);
+	told("");
 	finish();
 }
 
@@ -2072,6 +2097,7 @@ int main(int argc, char **argv)
 		TEST(heartbeats_stop_after_the_release),
 		TEST(acquire_after_a_long_pause_is_granted_by_its_create_alone),
 		TEST(acquire_right_after_a_stall_waits_for_a_pair),
+		TEST(acquire_after_a_short_stall_is_granted_at_once),
 		TEST(nobody_who_wants_the_lease_means_no_heartbeat),
 		TEST(heartbeats_begin_when_we_become_next),
 		TEST(heartbeats_of_many_locks_are_one),
