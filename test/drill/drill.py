@@ -78,9 +78,13 @@ class Holder:
         for pid in self.pids:
             os.kill(pid, signal.SIGSTOP)
 
-    def go_on(self, pids):
+    @staticmethod
+    def go_on(pids):
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            try:
+                os.kill(pid, signal.SIGCONT)
+            except ProcessLookupError:
+                pass  # the first to wake has ended the others
 
     def write(self):
         self.process.stdin.write("go\n")
