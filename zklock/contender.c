@@ -221,10 +221,10 @@ static void relist(struct zkl__contender *c, struct zkl__actions *out)
 	c->list = ask(c, out, ZKL__LIST, NULL);
 }
 
-/* ---- the end of the sequence ---------------------------------------------------------------------------------------------
+/* ---- the end of the sequence ---------------------------------------------------------------------------------------- */
 
- * Who was given a number there gives it back. Those before it finish in order; then the directory, which is deleted only
- * when it is empty, is made anew: a later birth makes greater tokens (protocol.h). */
+/* Who was given a number there gives it back. Those before it finish in order; then the directory, which is deleted only
+ * when it is empty, is made anew: a later birth makes greater tokens (zklock.h). */
 
 /* Contenders of other clients stay there; behind so many of them in a row it will not be empty. */
 #define LATE_MAX 32
@@ -259,6 +259,11 @@ static void exhausted(struct zkl__contender *c, struct zkl__actions *out, const 
 	fail(c, out, ZKL_EEXHAUSTED, 0, text);
 }
 
+static void overrun(struct zkl__contender *c, struct zkl__actions *out)
+{
+	exhausted(c, out, "has used up its sequence numbers; delete the directory once it is empty");
+}
+
 /* Waits for the last of those who are left. A server that lags may still show our own node, or that of an earlier session. */
 static void wait_until_empty(struct zkl__contender *c, const struct zkl__queue *queue, struct zkl__actions *out)
 {
@@ -288,7 +293,7 @@ static void on_renewal_list(struct zkl__contender *c, const struct zkl__reply *r
 	if (reply->result == ZKL__NO_NODE) {
 		make_path(c, out);
 	} else if (queue->overrun) {
-		exhausted(c, out, "has used up its sequence numbers; delete the directory once it is empty");
+		overrun(c, out);
 	} else if (reply->created < ZKL__SEQUENCE_END) {
 		join_anew(c, out); /* it is another one by now */
 	} else if (queue->misplaced[0]) {
@@ -379,7 +384,7 @@ static void evaluate(struct zkl__contender *c, const struct zkl__reply *reply, b
 	const struct zkl__queue *queue = &reply->queue;
 
 	if (queue->overrun) {
-		exhausted(c, out, "has used up its sequence numbers; delete the directory once it is empty");
+		overrun(c, out);
 		return;
 	}
 	if (c->sequence >= ZKL__SEQUENCE_END) {

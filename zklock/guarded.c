@@ -59,6 +59,8 @@ static void on_reply(struct zkl__query *q, const struct zkl__reply *reply)
 
 static int check_write(const zkl_write *write, const char *chroot, size_t *bytes, zkl_error *reterr)
 {
+	int r;
+
 	if (write->type < ZKL_WRITE_SET || write->type > ZKL_WRITE_DELETE)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
 		                  "type of a write is %d; ZKL_WRITE_SET, CREATE and DELETE are known",
@@ -68,12 +70,13 @@ static int check_write(const zkl_write *write, const char *chroot, size_t *bytes
 		                  (int)write->version);
 	if (!write->data && write->data_len)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "data of a write is NULL, and data_len is not 0");
-	if (write->data_len > ZKL_WRITE_BYTES_MAX || !write->path) {
-		*bytes = ZKL_WRITE_BYTES_MAX + 1;
-	} else {
-		*bytes += write->data_len + strlen(write->path) + strlen(chroot) + 100;
-	}
-	return zkl__lock_path_check(write->path, chroot, reterr);
+	r = zkl__lock_path_check(write->path, chroot, reterr);
+	if (r < 0)
+		return r;
+	/* One that is too long by itself makes no sum that runs over. */
+	*bytes += (write->data_len > ZKL_WRITE_BYTES_MAX ? ZKL_WRITE_BYTES_MAX : write->data_len) +
+	          strlen(write->path) + strlen(chroot) + 100;
+	return 0;
 }
 
 static int check_writes(const zkl_write *writes, size_t count, const char *chroot, zkl_error *reterr)

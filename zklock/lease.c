@@ -64,13 +64,17 @@ void zkl__lease_set_timeout(struct zkl__lease *lease, int64_t timeout_ns)
 	lease->slow_pings = timeout_ns > lease->timeout_ns;
 }
 
+static unsigned kept_proofs(const struct zkl__lease *lease)
+{
+	return lease->count < ZKL__LEASE_PROOFS ? lease->count : ZKL__LEASE_PROOFS;
+}
+
 /* The newest proof that was answered early enough before n was sent; 0: none. */
 static int64_t find_pair(const struct zkl__lease *lease, int64_t sent_ns)
 {
-	int64_t  limit = sent_ns - report_delay(&lease->options, lease->timeout_ns), found = 0;
-	unsigned kept = lease->count < ZKL__LEASE_PROOFS ? lease->count : ZKL__LEASE_PROOFS;
+	int64_t limit = sent_ns - report_delay(&lease->options, lease->timeout_ns), found = 0;
 
-	for (unsigned i = 0; i < kept; i++)
+	for (unsigned i = 0; i < kept_proofs(lease); i++)
 		if (lease->proofs[i].replied_ns <= limit)
 			found = max(found, lease->proofs[i].sent_ns);
 	return found;
@@ -122,6 +126,12 @@ void zkl__lease_wake(struct zkl__lease *lease, int64_t now_ns)
 		lease->heard_ns = now_ns;
 }
 
+/* The margin is kept whatever the proofs are worth. */
+static int64_t latest_deadline(const struct zkl__lease *lease)
+{
+	return lease->newest_ns + lease->timeout_ns - margin(&lease->options, lease->timeout_ns);
+}
+
 int64_t zkl__lease_deadline(const struct zkl__lease *lease)
 {
 	int64_t t = lease->timeout_ns, deadline = 0;
@@ -132,21 +142,20 @@ int64_t zkl__lease_deadline(const struct zkl__lease *lease)
 		deadline = lease->pair_ns + t - t / 24;
 	if (lease->single_ns)
 		deadline = max(deadline, lease->single_ns + t * 3 / 8);
-	return min(deadline, lease->newest_ns + t - margin(&lease->options, t));
+	return min(deadline, latest_deadline(lease));
 }
 
 int64_t zkl__lease_extensible_ns(const struct zkl__lease *lease)
 {
-	int64_t  t = lease->timeout_ns, delay = report_delay(&lease->options, t), least = INT64_MAX;
-	unsigned kept = lease->count < ZKL__LEASE_PROOFS ? lease->count : ZKL__LEASE_PROOFS;
+	int64_t delay = report_delay(&lease->options, lease->timeout_ns), least = INT64_MAX;
 
 	if (!lease->newest_ns)
 		return 0;
-	if (zkl__lease_deadline(lease) == lease->newest_ns + t - margin(&lease->options, t))
+	if (zkl__lease_deadline(lease) == latest_deadline(lease))
 		return lease->newest_ns;
 	if (!lease->slow_pings)
 		least = lease->flow_ns ? lease->flow_ns + delay : lease->newest_ns;
-	for (unsigned i = 0; i < kept; i++)
+	for (unsigned i = 0; i < kept_proofs(lease); i++)
 		if (lease->proofs[i].sent_ns > lease->pair_ns)
 			least = min(least, lease->proofs[i].replied_ns + delay);
 	return least;
