@@ -47,12 +47,39 @@ static void holder_close(holder *h)
 	recorder_free(&h->events);
 }
 
-/* Of several that are held side by side: their heartbeats flow alike. */
-static void wait_for_full_leases(holder *h, size_t count)
+static bool still_held(const holder *h)
 {
-	wait_for_full_lease(h[0].s);
-	for (size_t i = 1; i < count; i++)
-		EVENTUALLY(stats_of(h[i].s).lease_ms > session_timeout_ms(h[i].s) / 2, 2 * ENOUGH_MS);
+	return zkl_lock_check(h->lock, h->grant.token) > 0;
+}
+
+/* Of several that are held side by side: their heartbeats flow alike. */
+static bool have_full_leases(holder *h, size_t count)
+{
+	bool full = reach_full_lease(h[0].s);
+	for (size_t i = 0; i < count; i++) {
+		while (still_held(&h[i]) && stats_of(h[i].s).lease_ms <= session_timeout_ms(h[i].s) / 2)
+			poll_pause();
+		full = full && still_held(&h[i]);
+	}
+	return full;
+}
+
+/* The first lease of a grant is short: on a busy machine it can be over before the first heartbeats are answered. */
+static void holders_open(holder *h, size_t count, int64_t timeout_ms)
+{
+	bool full = false;
+	for (size_t i = 0; i < count; i++)
+		holder_open(&h[i], 1, server_count(), timeout_ms);
+	for (int tries = 0; !full && tries < 5; tries++) {
+		full = have_full_leases(h, count);
+		for (size_t i = 0; i < count; i++) {
+			if (!still_held(&h[i])) {
+				holder_close(&h[i]);
+				holder_open(&h[i], 1, server_count(), timeout_ms);
+			}
+		}
+	}
+	EXPECT_TRUE(full);
 }
 
 /* It has said LOST once, and goes on to say no while proofs come again; what was lost is released with a word, and
@@ -99,9 +126,7 @@ static void silence_costs_the_lease_by_the_own_clock(void)
 {
 	static const unsigned directions[] = {PROXY_BOTH, PROXY_TO_SERVER, PROXY_TO_CLIENT};
 	holder                h[3];
-	for (size_t i = 0; i < 3; i++)
-		holder_open(&h[i], 1, server_count(), SESSION_MS);
-	wait_for_full_leases(h, 3);
+	holders_open(h, 3, SESSION_MS);
 	for (size_t i = 0; i < 3; i++)
 		net_hold(&h[i].n, directions[i]);
 	for (size_t i = 0; i < 3; i++) {
@@ -117,8 +142,7 @@ static void silence_costs_the_lease_by_the_own_clock(void)
 static void refused_connections_cost_the_lease_by_the_own_clock(void)
 {
 	holder h;
-	holder_open(&h, 1, server_count(), SESSION_MS);
-	wait_for_full_lease(h.s);
+	holders_open(&h, 1, SESSION_MS);
 	net_set_door(&h.n, PROXY_REFUSING);
 	net_cut(&h.n);
 	expect_lost_in_time(&h);
@@ -211,8 +235,7 @@ static void expired_session_costs_the_lock_once(void)
 {
 	for (int lost_before = 0; lost_before <= 1; lost_before++) {
 		holder h;
-		holder_open(&h, 1, server_count(), SESSION_MS);
-		wait_for_full_lease(h.s);
+		holders_open(&h, 1, SESSION_MS);
 		if (lost_before) {
 			net_hold(&h.n, PROXY_BOTH);
 			EXPECT_TRUE(recorder_wait(&h.events, ZKL_EV_LOST, 1, 2 * SESSION_MS, NULL));
@@ -325,10 +348,9 @@ static void short_outages_cost_a_suspension_at_most(void)
 	int      suspended[OUTAGES] = {0};
 	int64_t  timeout_ms = tick_ms() * 12;
 	unsigned random = (unsigned)now_ns();
-	for (outage kind = 0; kind < OUTAGES; kind++)
-		holder_open(&h[kind], 1, server_count(), timeout_ms);
+	holders_open(h, OUTAGES, timeout_ms);
 	for (int i = 0; i < rounds(1, 20); i++) {
-		wait_for_full_leases(h, OUTAGES);
+		EXPECT_TRUE(have_full_leases(h, OUTAGES));
 		for (outage kind = 0; kind < OUTAGES; kind++) /* a late proof is none */
 			suspended[kind] = recorder_count(&h[kind].events, ZKL_EV_SUSPENDED);
 		let_pass(rand_r(&random) % (timeout_ms / 6)); /* at any moment of the heartbeat */
@@ -339,7 +361,7 @@ static void short_outages_cost_a_suspension_at_most(void)
 		outage_ends(&h[DROPPING]);
 		let_pass(timeout_ms * (BROKEN_PERCENT - SILENT_PERCENT) / 100);
 		outage_ends(&h[BROKEN]);
-		wait_for_full_leases(h, OUTAGES);
+		EXPECT_TRUE(have_full_leases(h, OUTAGES));
 		for (outage kind = 0; kind < OUTAGES; kind++)
 			expect_suspended_at_most(&h[kind], kind == CUT_AGAIN ? 5 : 1, &suspended[kind]);
 	}

@@ -24,7 +24,7 @@ inside() {
 
 tests() {
 	exec "$zk" run -- "$here/run.sh" inside ctest --test-dir "$build" --output-on-failure --no-tests=error \
-		--no-label-summary --parallel "${ZKLOCK_TEST_JOBS:-5}" "$@"
+		--no-label-summary --parallel "${ZKLOCK_TEST_JOBS:-6}" "$@"
 }
 
 case ${1:-} in
