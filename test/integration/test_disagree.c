@@ -87,7 +87,7 @@ static int leader_among_the_first_two(void)
 /* A new leader counts by the timeout with which the session was made. */
 static void lease_ends_by_the_least_timeout_of_its_life_when_the_leader_dies(void)
 {
-	int64_t   least_ms = 4 * tick_ms();
+	int64_t   least_ms = 8 * tick_ms(); /* less than 6000 */
 	lock_path path = new_path();
 	net       usual, limited;
 	char      both[600];
