@@ -11,7 +11,11 @@ int main(int argc, char **argv)
 	zkl_grant           grant;
 	zkl_error           error;
 
-	options.servers = argc == 3 ? argv[1] : NULL;
+	if (argc != 3) {
+		fprintf(stderr, "usage: critical_section SERVERS PATH\n");
+		return 64;
+	}
+	options.servers = argv[1];
 	int r = zkl_session_open(&options, &session, &error);
 	if (r == 0)
 		r = zkl_lock_new(session, argv[2], NULL, &lock, &error);

@@ -538,15 +538,24 @@ static int other_end(int fd)
 }
 
 /* The kernel drops what comes for this socket, before TCP has seen it. */
-static void drop_at(int fd, bool dropping)
+static bool drop_at(int fd, bool dropping)
 {
 	struct sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
 	struct sock_fprog  program = {1, &nothing};
 	int                unused = 0;
-	if (fd >= 0 && dropping)
-		setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
-	else if (fd >= 0)
-		setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused);
+	if (fd < 0)
+		return true;
+	if (dropping)
+		return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0;
+	return setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused) == 0;
+}
+
+bool proxy_can_drop(void)
+{
+	int  fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool can = fd >= 0 && drop_at(fd, true);
+	close(fd);
+	return can;
 }
 
 static void turn_dropping(proxy *p)

@@ -91,6 +91,8 @@ void proxy_hold(proxy *p, unsigned directions);
 /* Packets to and from its clients vanish, where these are in this process; those of new connections, too. Unlike what is
  * held, what is sent meanwhile comes when the kernel sends it again, ever more seldom. */
 void proxy_drop(proxy *p, bool dropping);
+/* Some kernels want CAP_NET_ADMIN for it. */
+bool proxy_can_drop(void);
 
 /* Arms the rule in place of an earlier one; NULL disarms. */
 void proxy_arm(proxy *p, const proxy_rule *rule);
