@@ -272,24 +272,48 @@ static int write_new(int fd)
 	return fsync(fd) == 0 ? 0 : errno;
 }
 
-/* Under another name first: whoever finds the file finds it whole. 0, or an errno; another may have been faster. */
+/* Without a name: who is killed leaves nothing. Where the file system has no such files, or no /proc gives them a name, under
+ * another one. -1: errno. */
+static int open_new(const struct zkl__fence_file *file, char *ret_name, size_t size)
+{
+	uint64_t unique = 0;
+
+	*ret_name = '\0';
+	if (access("/proc/self/fd", X_OK) == 0) {
+		int fd = openat(file->folder, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+		if (fd >= 0 || errno != EOPNOTSUPP)
+			return fd;
+	}
+	if (getrandom(&unique, sizeof unique, 0) < 0)
+		return -1;
+	snprintf(ret_name, size, ".zklock-fence-%016" PRIx64, unique);
+	return openat(file->folder, ret_name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+static int give_name(const struct zkl__fence_file *file, int fd, const char *name)
+{
+	char path[32];
+
+	if (*name)
+		return linkat(file->folder, name, file->folder, file->name, 0);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	return linkat(AT_FDCWD, path, file->folder, file->name, AT_SYMLINK_FOLLOW);
+}
+
+/* It gets its name last: whoever finds the file finds it whole. 0, or an errno; another may have been faster. */
 static int make(struct zkl__fence_file *file)
 {
-	char     name[48];
-	uint64_t unique = 0;
-	int      fd, error;
+	char name[48];
+	int  fd = open_new(file, name, sizeof name), error;
 
-	if (getrandom(&unique, sizeof unique, 0) < 0)
-		return errno;
-	snprintf(name, sizeof name, ".zklock-fence-%016" PRIx64, unique);
-	fd = openat(file->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (fd < 0)
 		return errno;
 	error = write_new(fd);
-	file->made = !error && linkat(file->folder, name, file->folder, file->name, 0) == 0;
+	file->made = !error && give_name(file, fd, name) == 0;
 	if (!error && !file->made && errno != EEXIST)
 		error = errno;
-	unlinkat(file->folder, name, 0);
+	if (*name)
+		unlinkat(file->folder, name, 0);
 	close(fd);
 	return error;
 }

@@ -36,8 +36,8 @@
  * mark is in there twice, each with a check sum, as a line of text: `head -n 1 FILE` shows it. A write that is cut short, by
  * a crash or a loss of power, at any byte, leaves the mark before it or the new one, never a lower one than any that was
  * admitted; so does damage to one of the two. A file that is empty, foreign, damaged in both places or of a later format is
- * refused, not replaced. A missing one is made, with mark 0, as any file is (by the umask; who is killed meanwhile may leave a
- * `.zklock-fence-*` beside it): so do not remove it while old holders may live, and do not copy, rename or replace it while it
+ * refused, not replaced. A missing one is made, with mark 0, as any file is (by the umask; where the file system has no files
+ * without a name, who is killed meanwhile may leave a `.zklock-fence-*` beside it): so do not remove it while old holders may live, and do not copy, rename or replace it while it
  * is open (which later calls see, and refuse). Who may write to it can raise the mark; who may read it can hold up its users.
  *
  * Threads: any call from any thread, and in any number of processes. In the child of a fork() a handle gives ZKL_EFORKED

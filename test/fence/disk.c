@@ -149,10 +149,15 @@ int __wrap_openat(int folder, const char *name, int flags, ...)
 	unsigned mode;
 
 	va_start(arguments, flags);
-	mode = flags & O_CREAT ? va_arg(arguments, unsigned) : 0;
+	const bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
+	mode = flags & O_CREAT || nameless ? va_arg(arguments, unsigned) : 0;
 	va_end(arguments);
 	if (before("openat"))
 		return -1;
+	if (nameless && world && world->all_have_names) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
 	int fd = __real_openat(folder, name, flags, mode);
 	if (noted(fd) && flags & O_CREAT)
 		begin_name(DISK_NAME, file_of(fd), name);

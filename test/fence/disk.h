@@ -56,6 +56,7 @@ struct disk_world {
 	struct disk disk;
 	bool        on;              /* calls are noted, counted and told */
 	bool        lost_is_garbage; /* what a failing sync loses: else it never began */
+	bool        all_have_names;  /* files without one are not supported */
 	unsigned    calls;
 	/* Before each call. An errno: the call fails with it, and a sync loses what it should have saved. */
 	int (*on_call)(void *user, unsigned number, const char *name);

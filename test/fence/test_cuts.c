@@ -245,9 +245,13 @@ static void alternating_handles(const char *folder)
 
 static void mark_survives_a_cut_of_the_power(void)
 {
-	start("cut", false);
-	with_cuts(&first_depth, first_life, folders[0]);
-	CHECK_INT(promise->admitted, 9);
+	for (int named = 0; named < 2; named++) {
+		start(named ? "cut, made under another name" : "cut", false);
+		world->all_have_names = named;
+		with_cuts(&first_depth, first_life, folders[0]);
+		CHECK_INT(promise->admitted, 9);
+	}
+	world->all_have_names = false;
 }
 
 static void mark_survives_a_cut_where_handles_alternate(void)
@@ -320,10 +324,12 @@ static bool killed_at(unsigned number, const struct beginning *beginning)
 
 static void mark_survives_a_kill_at_every_call_and_a_cut_after_it(void)
 {
-	static const struct beginning beginnings[] = {{-1, -1}, {4, 4}, {5, 4}, {-1, 5}, {5, -1}};
+	static const struct beginning beginnings[] = {{-1, -1}, {-1, -1}, {4, 4}, {5, 4}, {-1, 5}, {5, -1}};
 
-	for (size_t i = 0; i < (is_slow() ? 2 : COUNT(beginnings)); i++) {
+	for (size_t i = 0; i < (is_slow() ? 3 : COUNT(beginnings)); i++) {
 		unsigned number = 0;
+
+		world->all_have_names = i == 0;
 
 		for (; killed_at(number, &beginnings[i]); number++) {
 			world->on_call = NULL;

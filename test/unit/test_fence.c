@@ -629,7 +629,7 @@ static void become_nobody(void)
 	if (getuid() == 0 && (setgid(65534) < 0 || setuid(65534) < 0))
 		return;
 	check_refused(in_folder("denied"), ZKL_EACCES, EACCES, "cannot open ");
-	check_refused("/proc/self/fence", ZKL_ESYS, ENOENT, "cannot make ");
+	check_refused("/sys/fence", ZKL_EACCES, EACCES, "cannot make ");
 	check_refused("/etc/fence", ZKL_EACCES, EACCES, "cannot make ");
 }
 

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "victim.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Of a stop that is the start or the end of a system call. */
+#define SYSCALL_STOP (SIGTRAP | 0x80)
+
+#define OPTIONS (PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC)
+
+static void must(bool good, const char *what)
+{
+	if (!good) {
+		fprintf(stderr, "victim: %s: %s\n", what, strerror(errno));
+		abort();
+	}
+}
+
+static long trace(int request, pid_t pid, long address, long data)
+{
+	return ptrace(request, pid, address, data);
+}
+
+/* ---- who runs ------------------------------------------------------------------------------------------------------------- */
+
+pid_t victim_fork(struct victim *ret)
+{
+	const pid_t pid = fork();
+
+	must(pid >= 0, "fork");
+	if (pid == 0) {
+		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
+			_exit(77);
+		kill(getpid(), SIGSTOP);
+		return 0;
+	}
+	*ret = (struct victim){.pid = pid};
+	must(waitpid(pid, &ret->status, 0) == pid, "waitpid");
+	if (WIFSTOPPED(ret->status))
+		must(trace(PTRACE_SETOPTIONS, pid, 0, OPTIONS) == 0, "PTRACE_SETOPTIONS");
+	return pid;
+}
+
+static bool lives(const struct victim *victim)
+{
+	return WIFSTOPPED(victim->status);
+}
+
+bool victims_are_possible(void)
+{
+	struct __ptrace_syscall_info info;
+	struct victim                victim;
+
+	if (victim_fork(&victim) == 0)
+		_exit(0);
+	if (!lives(&victim))
+		return false;
+	const bool possible = victim_run(&victim, 1, NULL) &&
+	                      trace(PTRACE_GET_SYSCALL_INFO, victim.pid, sizeof info, (long)&info) > 0;
+	victim_kill(&victim);
+	return possible;
+}
+
+/* ---- what it has promised, and not done ------------------------------------------------------------------------------------ */
+
+static uint64_t bit(uint64_t fd)
+{
+	return UINT64_C(1) << fd % 64;
+}
+
+static bool tells(uint64_t number)
+{
+	return number == SYS_write || number == SYS_sendto || number == SYS_clone;
+}
+
+/* The call that ends: of the one that began there is the number alone. */
+static void note(struct victim *victim)
+{
+	static struct __ptrace_syscall_info entry;
+	struct __ptrace_syscall_info        info = {0};
+
+	must(trace(PTRACE_GET_SYSCALL_INFO, victim->pid, sizeof info, (long)&info) > 0, "PTRACE_GET_SYSCALL_INFO");
+	if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
+		entry = info;
+		victim->told |= tells(info.entry.nr) && victim->unsynced;
+	} else if (info.op == PTRACE_SYSCALL_INFO_EXIT && entry.op == PTRACE_SYSCALL_INFO_ENTRY &&
+	           !info.exit.is_error) {
+		const uint64_t number = entry.entry.nr;
+
+		if (number == SYS_pwrite64)
+			victim->unsynced |= bit(entry.entry.args[0]);
+		else if (number == SYS_linkat)
+			victim->unsynced |= bit(entry.entry.args[2]);
+		else if (number == SYS_fsync || number == SYS_fdatasync)
+			victim->unsynced &= ~bit(entry.entry.args[0]);
+	}
+}
+
+/* ---- stops ------------------------------------------------------------------------------------------------------------------ */
+
+static bool wait_for_stop(struct victim *victim, bool (*is_stuck)(void))
+{
+	const struct timespec pause = {.tv_nsec = 200000};
+	pid_t                 pid;
+
+	while ((pid = waitpid(victim->pid, &victim->status, is_stuck ? WNOHANG : 0)) == 0) {
+		if (is_stuck())
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	must(pid == victim->pid, "waitpid");
+	return true;
+}
+
+/* Signals go where they were meant to. */
+static int signal_of(const struct victim *victim)
+{
+	const int sig = WSTOPSIG(victim->status);
+
+	return victim->status >> 16 || sig == SYSCALL_STOP || sig == SIGSTOP ? 0 : sig;
+}
+
+bool victim_run(struct victim *victim, unsigned stops, bool (*is_stuck)(void))
+{
+	while (stops && lives(victim)) {
+		must(trace(PTRACE_SYSCALL, victim->pid, 0, signal_of(victim)) == 0, "PTRACE_SYSCALL");
+		if (!wait_for_stop(victim, is_stuck))
+			return false;
+		if (!lives(victim) || WSTOPSIG(victim->status) != SYSCALL_STOP)
+			continue;
+		note(victim);
+		stops--;
+	}
+	return lives(victim);
+}
+
+bool victim_becomes_its_child(struct victim *victim)
+{
+	unsigned long child = 0;
+
+	must(trace(PTRACE_SETOPTIONS, victim->pid, 0, OPTIONS | PTRACE_O_TRACEFORK) == 0, "PTRACE_SETOPTIONS");
+	do {
+		must(trace(PTRACE_CONT, victim->pid, 0, signal_of(victim)) == 0, "PTRACE_CONT");
+		wait_for_stop(victim, NULL);
+	} while (lives(victim) && victim->status >> 16 != PTRACE_EVENT_FORK);
+	if (!lives(victim))
+		return false;
+	must(trace(PTRACE_GETEVENTMSG, victim->pid, 0, (long)&child) == 0, "PTRACE_GETEVENTMSG");
+	victim_let_go(victim);
+	*victim = (struct victim){.pid = (pid_t)child};
+	wait_for_stop(victim, NULL);
+	must(trace(PTRACE_SETOPTIONS, victim->pid, 0, OPTIONS) == 0, "PTRACE_SETOPTIONS");
+	return true;
+}
+
+void victim_kill(struct victim *victim)
+{
+	must(kill(victim->pid, SIGKILL) == 0, "kill");
+	do
+		must(waitpid(victim->pid, &victim->status, 0) == victim->pid, "waitpid");
+	while (lives(victim));
+}
+
+void victim_let_go(const struct victim *victim)
+{
+	must(trace(PTRACE_DETACH, victim->pid, 0, signal_of(victim)) == 0, "PTRACE_DETACH");
+}
