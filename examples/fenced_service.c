@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@
 #include <zklock/fence.h>
 
 struct request {
-	char verb[4], value[256];
+	bool put;
+	char value[256];
 };
 static int store; /* one value, less than a sector */
 
@@ -28,21 +30,32 @@ static int access_value(void *user)
 	struct request *request = user;
 	const ssize_t   size = sizeof request->value;
 
-	if (strcmp(request->verb, "get") == 0)
+	if (!request->put)
 		return pread(store, request->value, (size_t)size, 0) < 0;
 	return pwrite(store, request->value, (size_t)size, 0) != size || fdatasync(store) < 0;
 }
 
-static void answer(zkl_fence *fence, int client)
+/* What follows the token. Half a line is no request, nor is one with a value that would be cut short. */
+static bool parse(const char *text, struct request *ret)
 {
-	struct request request = {.value = ""};
+	const size_t length = strlen(text);
+
+	ret->put = strncmp(text, " put ", 5) == 0;
+	if (!ret->put || length >= 5 + sizeof ret->value || text[length - 1] != '\n')
+		return strcmp(text, " get\n") == 0;
+	memcpy(ret->value, text + 5, length - 6);
+	return true;
+}
+
+static void answer(zkl_fence *fence, FILE *in, int client)
+{
+	struct request request = {.put = false};
 	char           line[320] = "", *rest;
 	zkl_error      error;
 
-	const ssize_t  length = recv(client, line, sizeof line - 1, 0);
+	const bool     asked = fgets(line, sizeof line, in) != NULL;
 	const uint64_t token = strtoull(line, &rest, 10); /* 0, which no grant has, where there is none */
-	if (length <= 0 || sscanf(rest, " %3s %255[^\n]", request.verb, request.value) < 1 ||
-	    (strcmp(request.verb, "get") != 0 && strcmp(request.verb, "put") != 0)) {
+	if (!asked || !parse(rest, &request)) {
 		dprintf(client, "error not a request\n");
 		return;
 	}
@@ -60,13 +73,14 @@ static void serve(zkl_fence *fence, int listener)
 	const struct timeval patience = {.tv_sec = 5}; /* with a client that does not ask */
 
 	for (;;) {
-		int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		const int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		FILE     *in = client < 0 ? NULL : fdopen(client, "r");
 
-		if (client < 0)
+		if (!in)
 			continue;
 		setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-		answer(fence, client);
-		close(client);
+		answer(fence, in, client);
+		fclose(in);
 	}
 }
 

@@ -75,6 +75,11 @@ serve 0
 old=$("$build/bin/zklock-run" "$lock" -- sh -c '"$0" "$1" put one >/dev/null && echo "$ZKLOCK_TOKEN"' "$client" "$port")
 expect '^one$' "$build/bin/zklock-run" "$lock" -- "$client" "$port" get
 [[ $(ZKLOCK_TOKEN=$old status_of "$client" "$port" put late) == 79 ]] || fail "an older token was admitted"
+# A request that breaks off, and a value that is too long, change nothing.
+for half in "$((old + 1000)) put half" "$((old + 1000)) put $(printf '%0300d' 0)"$'\n'; do
+	(exec 3<>"/dev/tcp/127.0.0.1/$port" && printf '%s' "$half" >&3)
+done
+expect '^one$' "$build/bin/zklock-run" "$lock" -- "$client" "$port" get
 kill -9 "$service"
 wait "$service" 2>/dev/null || true
 serve "$port"
@@ -94,7 +99,7 @@ token=$(PATH=$build/bin:$PATH "$build/bin/zklock-run" "$lock" -- sh -c "$fenced"
 # A resource that cannot check. Interrupted and run by several at once, the job makes the same of it.
 mkdir "$work/outbox"
 seq -f '%03g some text' 40 >"$work/wanted"
-"$source/examples/reconcile" <(head -n 7 "$work/wanted") "$work/outbox" >/dev/null
+"$source/examples/reconcile" <(printf '%s' "$(head -n 7 "$work/wanted")") "$work/outbox" >"$work/made"
 for _ in 1 2 3; do
 	"$source/examples/reconcile" "$work/wanted" "$work/outbox" >>"$work/made" &
 	jobs+=($!)
