@@ -18,8 +18,8 @@
  * on; who waited queues in any order. ZKL_EEXHAUSTED, and nothing granted, where that cannot be: the directory has children
  * that are no contenders, its parent's ACL denies the delete (so that a directory made by hand stays as it is), or 32
  * contenders of other clients in a row come there. Those are waited for like any others. What they see of it: numbers that go
- * on beyond the end, which they grant by, twice from 2^31 - 1 on; and no directory for a moment (Curator makes it, kazoo's
- * acquire() raises NoNodeError then). */
+ * on beyond the end, which they grant by, twice from 2^31 - 1 on; and no directory for a moment (Curator makes it; acquire() of
+ * a kazoo Lock that was used before raises NoNodeError, and works again once there is one). */
 
 #include <zklock/session.h>
 

@@ -12,6 +12,7 @@ import wire  # pylint: disable=wrong-import-position
 SYNC = 9
 CHILDREN = 8
 CREATE = 1
+EXISTS = 3
 NO_NODE = -101
 NODE_EXISTS = -110
 # What an access list may give.
@@ -89,6 +90,11 @@ class Client:
         except Refused as refused:
             if refused.code != NODE_EXISTS:
                 raise
+
+    def changes(self, path):
+        """A number that grows with each child that comes or goes: cversion, which stands behind four zxids and times and a
+        version."""
+        return struct.unpack(">i", self.ask(EXISTS, wire.string(path) + b"\0")[36:40])[0]
 
     def delete(self, path):
         self.ask(wire.DELETE, wire.string(path) + struct.pack(">i", -1))

@@ -11,7 +11,7 @@ import org.apache.zookeeper.server.persistence.FileSnap;
 /**
  * Writes a snapshot of a server with directories whose sequence numbers are almost used up, which no client can bring about:
  * NearTheEnd FOLDER NEXT. Below /end and below /closed (where only its creator, who is nobody, may delete) there are the
- * directories 0, 1, ..., the next child of each of which gets the number NEXT.
+ * directories 0, 1, ..., the next child of each of which gets the number NEXT; below /last it gets the last one that there is.
  */
 public final class NearTheEnd {
     private static final int OPEN = 150;
@@ -39,8 +39,10 @@ public final class NearTheEnd {
         List<ACL> closed = Collections.singletonList(new ACL(Perms.READ | Perms.CREATE, Ids.ANYONE_ID_UNSAFE));
         make(tree, "/end", Ids.OPEN_ACL_UNSAFE);
         make(tree, "/closed", closed);
+        make(tree, "/last", Ids.OPEN_ACL_UNSAFE);
         fill(tree, "/end", OPEN, next);
         fill(tree, "/closed", CLOSED, next);
+        fill(tree, "/last", 1, Integer.MAX_VALUE);
         tree.lastProcessedZxid = NEWEST;
         new File(args[0]).mkdirs();
         new FileSnap(new File(args[0])).serialize(tree, Collections.emptyMap(),

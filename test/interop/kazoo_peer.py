@@ -14,6 +14,7 @@ import threading
 import time
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
 
 
 def say(*words):
@@ -88,7 +89,11 @@ class Peer:
         self.resource.intrude()
 
     def acquire(self):
-        self.lock.acquire()
+        try:
+            self.lock.acquire()
+        except KazooException as e:
+            say("raised", type(e).__name__)
+            return
         say("held", sequence(self.lock.node), self.token(), time.monotonic_ns())
 
     def release(self):

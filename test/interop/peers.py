@@ -14,7 +14,7 @@ All are started with the same arguments, take the same commands as lines and ans
     quit                                          ends the session and the process
     failed WHAT, overlap SEQUENCE TOKEN           at any time; the process has ended
 
-    acquire      -> held SEQUENCE TOKEN NS        of locks
+    acquire      -> held SEQUENCE TOKEN NS        of locks; kazoo: or raised EXCEPTION
     release      -> released
     participants -> participants N
     holder       -> holder ID
