@@ -279,8 +279,10 @@ int main(int argc, char **argv)
 		puts("skipped: ptrace is not permitted here");
 		return 77;
 	}
-	if (!getenv("ZKLOCK_FENCE") || readlink("/proc/self/exe", this_program, sizeof this_program - 1) < 0)
+	if (!getenv("ZKLOCK_FENCE") || readlink("/proc/self/exe", this_program, sizeof this_program - 1) < 0) {
+		puts("ZKLOCK_FENCE must name the program");
 		return 2;
+	}
 	alarm(380);
 	unsetenv("ZKLOCK_HELD");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);

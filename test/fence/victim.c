@@ -26,7 +26,7 @@ static void must(bool good, const char *what)
 	}
 }
 
-static long trace(int request, pid_t pid, long address, long data)
+static long trace(enum __ptrace_request request, pid_t pid, long address, long data)
 {
 	return ptrace(request, pid, address, data);
 }
@@ -89,7 +89,8 @@ static void note(struct victim *victim)
 	static struct __ptrace_syscall_info entry;
 	struct __ptrace_syscall_info        info = {0};
 
-	must(trace(PTRACE_GET_SYSCALL_INFO, victim->pid, sizeof info, (long)&info) > 0, "PTRACE_GET_SYSCALL_INFO");
+	if (trace(PTRACE_GET_SYSCALL_INFO, victim->pid, sizeof info, (long)&info) < 0)
+		must(errno == ESRCH, "PTRACE_GET_SYSCALL_INFO");
 	if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
 		entry = info;
 		victim->told |= tells(info.entry.nr) && victim->unsynced;
@@ -108,18 +109,23 @@ static void note(struct victim *victim)
 
 /* ---- stops ------------------------------------------------------------------------------------------------------------------ */
 
-static bool wait_for_stop(struct victim *victim, bool (*is_stuck)(void))
+static void wait_for_stop(struct victim *victim)
+{
+	must(waitpid(victim->pid, &victim->status, 0) == victim->pid, "waitpid");
+}
+
+static bool is_stuck_instead(struct victim *victim, bool (*is_stuck)(void))
 {
 	const struct timespec pause = {.tv_nsec = 200000};
 	pid_t                 pid;
 
-	while ((pid = waitpid(victim->pid, &victim->status, is_stuck ? WNOHANG : 0)) == 0) {
+	while ((pid = waitpid(victim->pid, &victim->status, WNOHANG)) == 0) {
 		if (is_stuck())
-			return false;
+			return true;
 		nanosleep(&pause, NULL);
 	}
 	must(pid == victim->pid, "waitpid");
-	return true;
+	return false;
 }
 
 /* Signals go where they were meant to. */
@@ -130,12 +136,21 @@ static int signal_of(const struct victim *victim)
 	return victim->status >> 16 || sig == SYSCALL_STOP || sig == SIGSTOP ? 0 : sig;
 }
 
+/* Another may kill it while it stands still; its end is what comes next then. */
+static void go_on(const struct victim *victim, enum __ptrace_request how)
+{
+	if (trace(how, victim->pid, 0, signal_of(victim)) < 0)
+		must(errno == ESRCH, "PTRACE_SYSCALL or _CONT");
+}
+
 bool victim_run(struct victim *victim, unsigned stops, bool (*is_stuck)(void))
 {
 	while (stops && lives(victim)) {
-		must(trace(PTRACE_SYSCALL, victim->pid, 0, signal_of(victim)) == 0, "PTRACE_SYSCALL");
-		if (!wait_for_stop(victim, is_stuck))
+		go_on(victim, PTRACE_SYSCALL);
+		if (is_stuck && is_stuck_instead(victim, is_stuck))
 			return false;
+		if (!is_stuck)
+			wait_for_stop(victim);
 		if (!lives(victim) || WSTOPSIG(victim->status) != SYSCALL_STOP)
 			continue;
 		note(victim);
@@ -150,15 +165,15 @@ bool victim_becomes_its_child(struct victim *victim)
 
 	must(trace(PTRACE_SETOPTIONS, victim->pid, 0, OPTIONS | PTRACE_O_TRACEFORK) == 0, "PTRACE_SETOPTIONS");
 	do {
-		must(trace(PTRACE_CONT, victim->pid, 0, signal_of(victim)) == 0, "PTRACE_CONT");
-		wait_for_stop(victim, NULL);
+		go_on(victim, PTRACE_CONT);
+		wait_for_stop(victim);
 	} while (lives(victim) && victim->status >> 16 != PTRACE_EVENT_FORK);
 	if (!lives(victim))
 		return false;
 	must(trace(PTRACE_GETEVENTMSG, victim->pid, 0, (long)&child) == 0, "PTRACE_GETEVENTMSG");
 	victim_let_go(victim);
 	*victim = (struct victim){.pid = (pid_t)child};
-	wait_for_stop(victim, NULL);
+	wait_for_stop(victim);
 	must(trace(PTRACE_SETOPTIONS, victim->pid, 0, OPTIONS) == 0, "PTRACE_SETOPTIONS");
 	return true;
 }
