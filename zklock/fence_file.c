@@ -326,6 +326,8 @@ static int open_folder(struct zkl__fence_file *file, zkl_error *reterr)
 	char       *folder;
 
 	file->name = slash ? slash + 1 : file->path;
+	if (!*file->name)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "%.120s is a directory: name a file in it", file->path);
 	folder = slash ? strndup(file->path, (size_t)(slash - file->path) + 1) : strdup(".");
 	if (!folder)
 		return zkl__error(reterr, ZKL_ENOMEM, 0, 0, "no memory for a fence");

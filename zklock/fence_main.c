@@ -213,8 +213,12 @@ static int admit(zkl_fence *fence, const char *file, struct access *access)
 		access->options.name = name;
 		access->options.held = held;
 		int r = zkl_fence_admit(fence, access->grant.token, run, access, &error);
-		status = r < 0 ? refuse(r == ZKL_ESTALE ? ZKL__STATUS_STALE : status, file, error.message)
-		               : access->status;
+		if (r == ZKL_ESTALE)
+			status = refuse(ZKL__STATUS_STALE, file, error.message);
+		else if (r < 0)
+			zkl__message_say("%s", error.message); /* names the file */
+		else
+			status = access->status;
 	}
 	free(held);
 	free(name);

@@ -37,11 +37,15 @@
  * a crash or a loss of power, at any byte, leaves the mark before it or the new one, never a lower one than any that was
  * admitted; so does damage to one of the two. A file that is empty, foreign, damaged in both places or of a later format is
  * refused, not replaced. A missing one is made, with mark 0, as any file is (by the umask; where the file system has no files
- * without a name, who is killed meanwhile may leave a `.zklock-fence-*` beside it): so do not remove it while old holders may live, and do not copy, rename or replace it while it
- * is open (which later calls see, and refuse). Who may write to it can raise the mark; who may read it can hold up its users.
+ * without a name, who is killed meanwhile may leave a `.zklock-fence-*` beside it): so do not remove it while old holders may
+ * live. While it is open do not copy, rename or replace it, which later calls see, and refuse; nor its directory, which they do
+ * not see: they go on with the old one, beside those that open the new one. Who may write to it can raise the mark; who may
+ * read it can hold up its users.
  *
  * Threads: any call from any thread, and in any number of processes. In the child of a fork() a handle gives ZKL_EFORKED
- * and close gives back memory and descriptors. Descriptors are close-on-exec.
+ * and close gives back memory and descriptors. Where a process is killed in an access, its lock goes with it, but for children
+ * that were forked and have neither closed the handle nor executed a program: they keep it, and all others out. Descriptors are
+ * close-on-exec.
  *
  * Since 0.1, all of it. */
 

@@ -79,6 +79,18 @@ class WhoComesIn(FenceTest):
         self.assertEqual(self.greatest(), int(TOKEN))
         self.assertFalse(self.is_free())
 
+    def test_file_that_is_removed_while_one_waits_lets_nobody_in(self):
+        first = self.inside("sh", "-c", 'while ! [ -e "$0" ]; do sleep 0.01; done; rm "$1"', self.file("go"), self.fence)
+        waiter = self.start(self.fence, NEW, "--", "touch", self.file("ran"))
+        wait_for(self.somebody_waits, "it waits")
+        with open(self.file("go"), "w", encoding="ascii"):
+            pass
+        self.assertEqual(first.end(), 0)
+        status, out, err = waiter.result()
+        self.assertEqual((status, out), (125, b""))
+        self.assert_one_line(err, "zklock-fence: %s was removed or replaced while open: open it again" % self.fence)
+        self.assertFalse(os.path.exists(self.file("ran")))
+
     def test_fence_within_itself_is_refused_and_another_is_not(self):
         status, _, err = self.call(self.fence, TOKEN, "--", BINARY, "%s/../%s/fence" % (
             self.folder, os.path.basename(self.folder)), TOKEN, "--", "true")
@@ -225,7 +237,8 @@ class WrongUse(FenceTest):
     def test_file_that_will_not_do(self):
         with open(self.fence, "w", encoding="ascii") as file:
             file.write("not a fence's\n")
-        for name, expected in ((self.fence, "is not a fence's file"), (self.file("no/such"), "cannot open the directory")):
+        for name, expected in ((self.fence, "is not a fence's file"), (self.file("no/such"), "cannot open the directory"),
+                               (self.folder + "/", "is a directory: name a file in it")):
             status, out, err = self.call(name, TOKEN, "--", "true")
             self.assertEqual((status, out), (125, b""))
             self.assert_one_line(err, expected)

@@ -350,6 +350,71 @@ static void access_of_a_killed_process_is_over(void)
 	zkl_fence_close(fence);
 }
 
+struct leaver {
+	zkl_fence *fence;
+	int        told, go[2];
+};
+
+/* Its child has the handle, until it is told to close it, and stays. */
+static int leave_a_child(void *user)
+{
+	const struct leaver *leaver = user;
+	const pid_t          child = fork();
+	char                 byte;
+
+	if (child == 0) {
+		close(leaver->go[1]);
+		if (read(leaver->go[0], &byte, 1) == 1)
+			zkl_fence_close(leaver->fence);
+		/* To the end of the test. */
+		_exit(read(leaver->go[0], &byte, 1) != 0);
+	}
+	if (child < 0 || write(leaver->told, &child, sizeof child) != sizeof child)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+static bool is_locked(const char *file)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	const int    fd = open(file, O_RDWR | O_CLOEXEC);
+
+	CHECK_INT(fcntl(fd, F_OFD_GETLK, &lock), 0);
+	close(fd);
+	return lock.l_type != F_UNLCK;
+}
+
+static void child_that_closes_its_handle_keeps_nobody_out(void)
+{
+	const char   *file = new_file();
+	struct leaver leaver;
+	int           told[2], status;
+	pid_t         child = 0;
+
+	CHECK(pipe2(told, O_CLOEXEC) == 0 && pipe2(leaver.go, O_CLOEXEC) == 0);
+	leaver.told = told[1];
+	fflush(stdout);
+	const pid_t parent = fork();
+	if (parent == 0) {
+		leaver.fence = open_fence(file);
+		zkl_fence_admit(leaver.fence, 5, leave_a_child, &leaver, NULL);
+		_exit(1);
+	}
+	CHECK_INT(read(told[0], &child, sizeof child), sizeof child);
+	CHECK(kill(parent, SIGKILL) == 0 && waitpid(parent, &status, 0) == parent);
+	CHECK(is_locked(file));
+	CHECK_INT(write(leaver.go[1], "", 1), 1);
+	zkl_fence *fence = open_fence(file);
+	CHECK_INT(ask(fence, 6), 0);
+	CHECK(kill(child, 0) == 0);
+	zkl_fence_close(fence);
+	close(leaver.go[0]);
+	close(leaver.go[1]);
+	close(told[0]);
+	close(told[1]);
+}
+
 static int fork_inside(void *user)
 {
 	zkl_fence  *fence = *(zkl_fence **)user;
@@ -447,6 +512,7 @@ static void file_that_is_none_of_ours_is_refused_and_not_touched(void)
 	}
 	check_refused("/dev/null", ZKL_EINVAL, 0, " is not a regular file");
 	check_refused(folder, ZKL_ESYS, EISDIR, "Is a directory");
+	check_refused(in_folder(""), ZKL_EINVAL, 0, " is a directory: name a file in it");
 	check_refused(in_folder("no/such/fence"), ZKL_ESYS, ENOENT, "cannot open the directory");
 	CHECK(symlink("fence0", in_folder("link")) == 0 && symlink("nowhere", in_folder("dangling")) == 0);
 	check_refused(in_folder("link"), ZKL_EINVAL, ELOOP, " is a symbolic link");
@@ -659,6 +725,7 @@ int main(int argc, char **argv)
 		TEST(threads_come_one_at_a_time_with_tokens_that_grow),
 		TEST(processes_come_one_at_a_time_with_tokens_that_grow),
 		TEST(access_of_a_killed_process_is_over),
+		TEST(child_that_closes_its_handle_keeps_nobody_out),
 		TEST(handle_of_a_parent_is_refused),
 		TEST(file_that_is_none_of_ours_is_refused_and_not_touched),
 		TEST(damage_to_one_copy_costs_nothing_to_both_the_file),
