@@ -100,6 +100,7 @@ token=$(PATH=$build/bin:$PATH "$build/bin/zklock-run" "$lock" -- sh -c "$fenced"
 mkdir "$work/outbox"
 seq -f '%03g some text' 40 >"$work/wanted"
 "$source/examples/reconcile" <(printf '%s' "$(head -n 7 "$work/wanted")") "$work/outbox" >"$work/made"
+[[ $(wc -l <"$work/made") == 7 ]] || fail "made of the first seven: $(cat "$work/made")"
 for _ in 1 2 3; do
 	"$source/examples/reconcile" "$work/wanted" "$work/outbox" >>"$work/made" &
 	jobs+=($!)
@@ -107,7 +108,7 @@ done
 for job in "${jobs[@]}"; do
 	wait "$job" || fail "reconcile ended with $?"
 done
-[[ $(sort "$work/made" | uniq -d) == '' && $(wc -l <"$work/made") == 33 ]] || fail "made: $(sort "$work/made")"
+[[ $(sort "$work/made" | uniq -d) == '' && $(wc -l <"$work/made") == 40 ]] || fail "made: $(sort "$work/made")"
 [[ $(ls "$work/outbox") == "$(cut -d ' ' -f 1 "$work/wanted")" ]] || fail "the outbox has: $(ls -a "$work/outbox")"
 echo "another text" >"$work/outbox/003"
 echo >"$work/outbox/004x"
