@@ -11,6 +11,7 @@
  *
  * Both refuse what is lower, not what is equal: the second booking of a holder has the token of its first. With
  * synchronous_commit off or fsync off a crash of the server may put the mark back. */
+#include <errno.h>
 #include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,12 +58,18 @@ static int book_by_mark(const char *token, const char *amount)
 	return rows;
 }
 
+/* Of a greater one, which fits no column, strtoll makes the greatest: a mark that refuses all others. */
+static int is_token(const char *text)
+{
+	errno = 0;
+	return strtoll(text, NULL, 10) > 0 && errno == 0 && text[strspn(text, "0123456789")] == '\0';
+}
+
 int main(int argc, char **argv)
 {
 	int rows = -1;
 
-	if (argc != 5 || (strcmp(argv[2], "row") != 0 && strcmp(argv[2], "mark") != 0) ||
-	    strtoll(argv[3], NULL, 10) < 1) {
+	if (argc != 5 || (strcmp(argv[2], "row") != 0 && strcmp(argv[2], "mark") != 0) || !is_token(argv[3])) {
 		fprintf(stderr, "usage: fenced_postgres CONNINFO row|mark TOKEN AMOUNT\n");
 		return 64;
 	}

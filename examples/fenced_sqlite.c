@@ -9,6 +9,7 @@
  *        the token may be old by the time of the write.
  *
  * Both refuse what is lower, not what is equal: the second booking of a holder has the token of its first. */
+#include <errno.h>
 #include <inttypes.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -57,13 +58,19 @@ static int book_by_mark(int64_t token, int64_t amount, int64_t *ret)
 	return rows;
 }
 
+/* Of a greater one, which fits no column, strtoll makes the greatest: a mark that refuses all others. */
+static int is_token(const char *text)
+{
+	errno = 0;
+	return strtoll(text, NULL, 10) > 0 && errno == 0 && text[strspn(text, "0123456789")] == '\0';
+}
+
 int main(int argc, char **argv)
 {
 	int64_t balance = 0;
 	int     rows;
 
-	if (argc != 5 || (strcmp(argv[2], "row") != 0 && strcmp(argv[2], "mark") != 0) ||
-	    strtoll(argv[3], NULL, 10) < 1) {
+	if (argc != 5 || (strcmp(argv[2], "row") != 0 && strcmp(argv[2], "mark") != 0) || !is_token(argv[3])) {
 		fprintf(stderr, "usage: fenced_sqlite DATABASE row|mark TOKEN AMOUNT\n");
 		return 64;
 	}

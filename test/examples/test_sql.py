@@ -85,6 +85,15 @@ class TheRightForms(SqlTest):
                 self.assertIsNone(self.book(form, BIRTH + 5, 100))
                 self.assertEqual(self.balance(), 21)
 
+    def test_token_that_fits_no_column_is_refused_and_leaves_the_mark(self):
+        for form in ("row", "mark"):
+            for token in (2**63, 0, "5x"):
+                with self.subTest(form=form, token=token):
+                    refused = self.start(form, token, 100)
+                    self.assertIn("usage: ", refused.communicate(timeout=PATIENCE)[1])
+                    self.assertEqual(refused.returncode, 64)
+            self.assertIsNotNone(self.book(form, BIRTH, 1))
+
     def test_many_at_once_lose_nothing(self):
         for form in ("row", "mark"):
             with self.subTest(form=form):
