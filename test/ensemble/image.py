@@ -6,7 +6,7 @@ where it was built before; the official image by a pull; the local image, built 
 Debian trixie (3.9.3): bookworm's 3.8.0 loses wake-ups in a quorum (ZOOKEEPER-4537).
 
 The peers' is a local one always: the same trixie with what is newer there than on most machines and is to be tested with
-zklock (Curator, kazoo, the C client), and with a systemd that can be booted."""
+zklock (Curator, kazoo, the C client), and with a systemd and a cron that can be booted."""
 
 import fcntl
 import hashlib
@@ -27,7 +27,7 @@ SERVER_PACKAGES = "libzookeeper-java,default-jre-headless"
 PEERS_PACKAGES = ("default-jre-headless,libcurator-client-java,libcurator-framework-java,libcurator-recipes-java,"
                   "libslf4j-java,python3,python3-kazoo,"
                   "gcc,libc6-dev,cmake,ninja-build,pkg-config,libzookeeper-mt-dev,libcunit1-dev,libsystemd-dev,"
-                  "systemd,dbus")
+                  "systemd,dbus,cron")
 ENTRYPOINT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "entrypoint.sh")
 
 # A registry that is out of reach can leave a pull without a word for minutes; one that answers says so at once, and

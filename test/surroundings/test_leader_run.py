@@ -10,57 +10,14 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import unittest
 
-HERE = os.path.dirname(os.path.realpath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", each) for each in ("ensemble", "commands")]
-# pylint: disable=wrong-import-position
-import image
-import support
-from support import PATIENCE, SERVERS, wait_for
+import container
+from container import PATIENCE, SERVERS, wait_for
 
 EXAMPLE = os.environ["ZKLOCK_LEADER_RUN"]
 LIBRARY = os.path.realpath(os.environ["ZKLOCK_LIBRARY"])
-UNIT = os.path.join(HERE, "..", "..", "examples", "leader_run.service")
-
-
-def docker(*words):
-    return subprocess.run(["docker", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
-                          check=False)
-
-
-class Machine:
-    """A container that has booted systemd."""
-
-    def __init__(self, name):
-        self.name = name
-        booted = docker("run", "--detach", "--rm", "--name", name, "--network", "host", "--cap-add", "SYS_ADMIN",
-                        "--security-opt", "seccomp=unconfined", "--tmpfs", "/run", "--tmpfs", "/run/lock",
-                        image.find_peers(), "/lib/systemd/systemd")
-        if booted.returncode:
-            raise AssertionError(booted.stdout)
-
-    def run(self, *words):
-        done = docker("exec", self.name, *words)
-        return done.returncode, done.stdout.strip()
-
-    def must(self, *words):
-        status, out = self.run(*words)
-        if status:
-            raise AssertionError("%s: status %d, %s" % (" ".join(words), status, out))
-        return out
-
-    def copy(self, source, target):
-        done = docker("cp", "--follow-link", source, "%s:%s" % (self.name, target))
-        if done.returncode:
-            raise AssertionError(done.stdout)
-
-    def show(self, unit, name):
-        return self.must("systemctl", "show", "--property", name, "--value", unit)
-
-    def remove(self):
-        docker("rm", "--force", self.name)
+UNIT = os.path.join(container.EXAMPLES, "leader_run.service")
 
 
 class Standby:
@@ -89,20 +46,13 @@ class Standby:
         self.socket.close()
 
 
-class UnitTest(support.CommandTest):
+class UnitTest(container.CommandTest):
     def setUp(self):
         super().setUp()
-        self.machine = Machine("zklock-systemd-%d-%s" % (os.getpid(), self.mark[:8]))
+        self.machine = container.Machine()
         self.addCleanup(self.machine.remove)
-        wait_for(lambda: self.machine.run("systemctl", "is-system-running")[1] in ("running", "degraded"), "it has booted")
         with open(UNIT, encoding="utf-8") as unit:
-            text = unit.read().replace("/elections/job", self.lock)
-        with open(self.file("leader_run.service"), "w", encoding="utf-8") as unit:
-            unit.write(text)
-        with open(self.file("zklock.conf"), "w", encoding="utf-8") as conf:
-            conf.write("ZKLOCK_SERVERS=%s\n" % SERVERS)
-        self.machine.copy(self.file("leader_run.service"), "/etc/systemd/system/")
-        self.machine.copy(self.file("zklock.conf"), "/etc/")
+            self.machine.write("/etc/systemd/system/leader_run.service", unit.read().replace("/elections/job", self.lock))
         self.machine.copy(EXAMPLE, "/usr/local/bin/leader_run")
         self.machine.copy(LIBRARY, "/usr/local/lib/libzklock.so.0")
         self.machine.must("ldconfig")
@@ -135,8 +85,5 @@ class UnitTest(support.CommandTest):
 
 
 if __name__ == "__main__":
-    # The peers' image has a systemd; it is had where the servers are containers, too.
-    if os.environ.get("ZKLOCK_TEST_BACKEND") == "process":
-        print("a container engine is needed")
-        sys.exit(77)
+    container.skip_without_engine()
     unittest.main(verbosity=2)
