@@ -231,6 +231,13 @@ class NoTerminal(CommandTest):
                               start_new_session=True, stdin=subprocess.DEVNULL, check=False)
         self.assertEqual(done.returncode, 8)
 
+    def test_with_nothing_open_at_all(self):
+        for command, status in (("exit 8", 8), ("kill -TERM $$", -15), ("exec /no/such/command", 127)):
+            with self.subTest(command=command):
+                done = subprocess.run(["sh", "-c", 'exec "$0" "$1" -- sh -c "$2" <&- >&- 2>&-', BINARY, self.lock, command],
+                                      env=self.environment(), start_new_session=True, cwd="/", check=False)
+                self.assertEqual(done.returncode, status)
+
 
 def open_bytes(path):
     with open(path, "rb") as file:

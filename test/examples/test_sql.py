@@ -3,6 +3,7 @@
 
 test_sql.py sqlite|postgres PROGRAM SCHEMA"""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -93,6 +94,16 @@ class TheRightForms(SqlTest):
                     self.assertIn("usage: ", refused.communicate(timeout=PATIENCE)[1])
                     self.assertEqual(refused.returncode, 64)
             self.assertIsNotNone(self.book(form, BIRTH, 1))
+
+    @unittest.skipIf(KIND == "sqlite", "psql is for PostgreSQL")
+    def test_script_for_psql(self):
+        """What the manual shows."""
+        for token, status, balance in ((BIRTH + 5, 0, 10), (BIRTH + 5, 0, 20), (BIRTH + 4, 3, 20), (BIRTH + 6, 0, 30)):
+            with self.subTest(token=token):
+                done = subprocess.run(["psql", "-X", "-v", "ON_ERROR_STOP=1", "-v", "token=%d" % token, "-f",
+                                       os.path.join(os.path.dirname(SCHEMA), "book.sql"), database.name],
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=PATIENCE, check=False)
+                self.assertEqual((done.returncode, self.balance()), (status, balance), done.stderr)
 
     def test_many_at_once_lose_nothing(self):
         for form in ("row", "mark"):
