@@ -57,6 +57,11 @@ class Container:
                 " ".join(words), status, out, docker("logs", self.name).stdout.decode(errors="replace")))
         return out
 
+    def warden(self, front):
+        """The child of this zklock-run that is the command's parent."""
+        return self.must("sh", "-c", "for each in $(cat /proc/%s/task/%s/children); do "
+                         "! grep -q zklock-warden /proc/$each/comm || echo $each; done" % (front, front))
+
     def text(self, name):
         status, out = self.run("cat", name)
         return out if status == 0 else ""

@@ -75,13 +75,13 @@ class FirstProcess(CommandTest):
         made.must("sh", "-c", "sleep 2 >/dev/null 2>&1 & exit 0")
         states = r"cat /proc/[0-9]*/stat 2>/dev/null | sed -n 's/^[0-9]* (sleep) \(.\) \([0-9]*\) .*/\1\2/p' | sort"
         look = lambda: made.must("sh", "-c", states).split()
-        warden = made.must("cat", "/proc/1/task/1/children").split()[0]
+        warden = made.warden(1)
         wait_for(lambda: look() == sorted(["S1", "S" + warden, "S" + warden]), "both are orphans")
         wait_for(lambda: look() == ["S" + warden], "what is left is the command")
 
     def test_killed_warden_ends_the_container(self):
         made = self.running("touch /ready; exec sleep 1000")
-        made.must("sh", "-c", "kill -9 $(cut -d ' ' -f 1 /proc/1/task/1/children)")
+        made.must("kill", "-9", made.warden(1))
         self.assertEqual(self.status(made), 125)
         self.assertEqual(self.nodes(), [])
 

@@ -71,8 +71,7 @@ class ServiceTest(CommandTest):
         return tuple(machine.show(self.unit, name) for name in names)
 
     def warden(self):
-        front = machine.show(self.unit, "MainPID")
-        return machine.text("/proc/%s/task/%s/children" % (front, front))
+        return machine.warden(machine.show(self.unit, "MainPID"))
 
     def lines(self, name):
         return machine.text("%s/%s" % (self.run, name)).splitlines()
