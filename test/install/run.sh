@@ -36,6 +36,12 @@ cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
 cmake --build "$work/build" >/dev/null
 for program in c cc static; do "$work/build/$program"; done
 
+for command in zklock-run zklock-fence; do
+	for file in "bin/$command" "share/man/man1/$command.1" "share/bash-completion/completions/$command"; do
+		[[ -s $prefix/$file ]] || { echo "not installed: $file" >&2 && exit 1; }
+	done
+done
+
 # Nothing but the API is exported.
 nm -D --defined-only "${libdir%/pkgconfig}/libzklock.so" |
 	awk '$2 == "T" && $3 !~ /^zkl_[a-z]/ { print "exported: " $3; bad = 1 } END { exit bad }'
