@@ -119,13 +119,15 @@ def orphans(history):
     """Nodes that nobody wants for longer than a session lives: {name: path}. They are unwanted while their process is dead, or
     has a newer one."""
     patience = history.session_ns + 2 * history.tick_ns
-    lives = {process[0]: process for lane in history.lanes.values() for process in lane.processes}
+    lives = {}  # in a long run process ids come again
+    for lane in history.lanes.values():
+        for pid, began, ended in lane.processes:
+            lives.setdefault(pid, []).append((began, float("inf") if ended is None else ended))
     since, found = {}, {}
     for at, path, nodes in history.nodes:
         served = within(history.available, at)
         for i, (name, pid) in enumerate(nodes):
-            process = lives.get(pid)
-            wanted = pid == 0 or (process is not None and process[1] <= at and (process[2] is None or at < process[2]) and
+            wanted = pid == 0 or (any(began <= at < ended for began, ended in lives.get(pid, ())) and
                                   all(other != pid for _, other in nodes[i + 1:]))
             if wanted or served is None:
                 since.pop(name, None)

@@ -311,6 +311,14 @@ class Checker(unittest.TestCase):
         verdict, _ = self.assert_broken("no orphaned node; _c_a-lock-0000000001")
         self.assertEqual(verdict.orphans, {"_c_a-lock-0000000001": "/lock"})
 
+    def test_process_that_has_the_id_of_an_earlier_or_later_one_lives_in_its_own_time(self):
+        self.crowd_with(ended=10000)
+        self.story.process("lock.lib1", 101, 11500)
+        for at in (1000, 6500, 9900):
+            self.story.nodes(at, "_c_a-lock-0000000001:101")
+        self.story.nodes(12000)
+        self.assert_broken()
+
     def test_new_leader_of_the_servers_gives_a_session_its_time_anew(self):
         self.crowd_with(ended=3000, begin=5000, end=7000)
         self.story.nodes(3500, "_c_a-lock-0000000001:101")
