@@ -12,6 +12,7 @@
 
 #include <zklock/guarded.h>
 
+#include "auth.h"
 #include "node_data.h"
 #include "thread.h"
 
@@ -552,13 +553,17 @@ static void be_silent(const char *message)
 	(void)message;
 }
 
-static int add_auth(zhandle_t *handle, const char *auth)
+/* Each line. They are sent before all else, whenever it connects. */
+static void add_auth(zhandle_t *handle, const char *auth)
 {
-	const char *colon = strchr(auth, ':');
-	char        scheme[32];
+	while (*auth) {
+		const size_t length = strcspn(auth, "\n"), name = strcspn(auth, ":");
+		char         scheme[ZKL__SCHEME_MAX + 1];
 
-	snprintf(scheme, sizeof scheme, "%.*s", (int)(colon - auth), auth);
-	return zoo_add_auth(handle, scheme, colon + 1, (int)strlen(colon + 1), on_auth, NULL);
+		snprintf(scheme, sizeof scheme, "%.*s", (int)name, auth);
+		zoo_add_auth(handle, scheme, auth + name + 1, (int)(length - name - 1), on_auth, NULL);
+		auth += length + (auth[length] == '\n');
+	}
 }
 
 /* The client's threads inherit the mask: no signal of the application is for them. Returns whether there is a handle. */

@@ -120,8 +120,8 @@ static int open_lock(struct zkl__front *front, zkl_error *reterr)
 	return zkl_lock_new(front->session, front->options->path, &options, &front->lock, reterr);
 }
 
-/* The servers may grant a shorter session than was asked for, which the default grace can follow. False: it need not or
- * cannot, and `why` says so. */
+/* The servers may grant another session timeout than was asked for, and the default grace can follow. False: it need not
+ * or cannot, and `why` says so. */
 static bool fit_grace(struct zkl__front *front)
 {
 	zkl_stats     stats = ZKL_STATS_INIT;
@@ -129,16 +129,9 @@ static bool fit_grace(struct zkl__front *front)
 	zkl_error     error;
 
 	zkl_session_stats(front->session, &stats);
-	const int64_t most_ms = stats.timeout_ms / ZKL__GRACE_MOST_PART;
-	if (stats.timeout_ms == 0 || grace_ms <= most_ms)
+	if (stats.timeout_ms == 0 || zkl__run_options_fit(front->options, stats.timeout_ms, true, front->why) < 0 ||
+	    grace_ms <= stats.timeout_ms / ZKL__GRACE_MOST_PART)
 		return false;
-	if (front->options->grace_given) {
-		BECAUSE(front,
-		        "-k: a grace of %" PRId64 " ms does not fit into the session timeout of %" PRId64
-		        " ms that the servers granted: at most a quarter of it, %" PRId64 " ms",
-		        grace_ms, stats.timeout_ms, most_ms);
-		return false;
-	}
 	front->child.shared->grace_ns = stats.timeout_ms / ZKL__GRACE_PART * ZKL__NS_PER_MS;
 	zkl_lock_free(front->lock);
 	if (open_lock(front, &error) == 0)
@@ -381,6 +374,10 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 	case ZKL__DO_STOP_SELF:
 		kill(getpid(), SIGSTOP);
 		break;
+	case ZKL__DO_STAY:
+		TELL(front, "waiting for what the command left behind");
+		take_terminal(front);
+		break;
 	case ZKL__DO_TERM:
 		begin_grace(front);
 		break;
@@ -416,6 +413,13 @@ static int64_t min_hold_end_ns(const struct zkl__front *front)
 	return front->granted_ns + front->options->min_hold_ms * ZKL__NS_PER_MS;
 }
 
+static int64_t max_hold_end_ns(const struct zkl__front *front)
+{
+	if (front->options->max_hold_ms == 0)
+		return ZKL__NEVER;
+	return front->granted_ns + front->options->max_hold_ms * ZKL__NS_PER_MS;
+}
+
 /* The grace never goes beyond the deadline's. */
 static int64_t grace_end_ns(const struct zkl__front *front)
 {
@@ -436,6 +440,9 @@ static int64_t state_due_ns(const struct zkl__front *front, int64_t now)
 	case ZKL__STATE_WAITING:
 	case ZKL__STATE_LAPSED:
 		return front->reached ? ZKL__NEVER : connect_end_ns(front);
+	case ZKL__STATE_RUNNING:
+	case ZKL__STATE_STAYING:
+		return max_hold_end_ns(front);
 	case ZKL__STATE_ENDING:
 		return grace_end_ns(front);
 	case ZKL__STATE_KILLING:
@@ -469,6 +476,12 @@ static void look_at_connection(struct zkl__front *front)
 	step(front, ZKL__ON_CONNECT_TIMEOUT, 0);
 }
 
+static void end_overdue(struct zkl__front *front)
+{
+	BECAUSE(front, "--max-hold of %.3f s is over, command ended", (double)front->options->max_hold_ms / 1e3);
+	feed(front, ZKL__ON_MAX_HOLD_OVER, 0);
+}
+
 static void look_at_clock(struct zkl__front *front)
 {
 	const int64_t now = zkl__alarm_now();
@@ -479,6 +492,11 @@ static void look_at_clock(struct zkl__front *front)
 	case ZKL__STATE_LAPSED:
 		if (!front->reached && now >= connect_end_ns(front))
 			look_at_connection(front);
+		break;
+	case ZKL__STATE_RUNNING:
+	case ZKL__STATE_STAYING:
+		if (now >= max_hold_end_ns(front))
+			end_overdue(front);
 		break;
 	case ZKL__STATE_ENDING:
 		if (now >= grace_end_ns(front))
@@ -555,6 +573,9 @@ static int open_session(struct zkl__front *front, zkl_error *reterr)
 	options.flags = ZKL_MANUAL;
 	options.servers = front->servers;
 	options.timeout_ms = front->options->timeout_ms;
+	options.margin_ms = front->options->margin_ms;
+	options.auth = front->auth;
+	options.name = front->options->name;
 	options.log = front->options->verbose ? log_line : NULL;
 	/* The patience of a try; else that of -v, which asks who holds while signals wait. */
 	options.op_ms = front->options->wait_ms == 0 ? front->options->connect_ms : HOLDER_MS;
@@ -563,9 +584,12 @@ static int open_session(struct zkl__front *front, zkl_error *reterr)
 
 int zkl__front_open(struct zkl__front *front)
 {
-	zkl_error error;
+	const struct zkl__supervisor_policy policy = {.busy_status = front->options->busy_status,
+	                                              .min_hold = front->options->min_hold_ms > 0,
+	                                              .wait_all = front->options->wait_all};
+	zkl_error                           error;
 
-	zkl__supervisor_init(&front->supervisor, front->options->busy_status, front->options->min_hold_ms > 0);
+	zkl__supervisor_init(&front->supervisor, &policy);
 	front->child.shared->grace_ns = front->options->grace_ms * ZKL__NS_PER_MS;
 	if ((front->alarm = zkl__alarm_open()) < 0) {
 		BECAUSE(front, "cannot make a timer: %s", strerror(errno));

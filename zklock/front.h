@@ -23,6 +23,7 @@ struct zkl__front {
 	/* From the caller. */
 	const struct zkl__run_options *options;
 	const char                    *servers;
+	const char                    *auth;       /* NULL: none */
 	int                            signals;    /* a signalfd: those to act on, and SIGCHLD */
 	int                            terminal;   /* or -1 */
 	int64_t                        started_ns; /* CLOCK_BOOTTIME */

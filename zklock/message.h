@@ -4,6 +4,9 @@
 
 /* message.h: how a line of zklock-run or zklock-fence reaches standard error. */
 
+/* Bytes for a line that is kept to be said later. */
+#define ZKL__WHY_MAX 512
+
 /* "zklock-run", unless main() sets another. */
 extern const char *zkl__message_program;
 

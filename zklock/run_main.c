@@ -9,6 +9,7 @@
 #include "front.h"
 #include "message.h"
 #include "nesting.h"
+#include "run_config.h"
 #include "run_options.h"
 #include "terminal.h"
 #include "wrapper.h"
@@ -17,44 +18,120 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define CONFIGURATION "/etc/zklock.conf"
 
-/* ---- the servers ---- */
+/* What the servers are asked with. Ours to free. */
+struct access {
+	char *servers, *auth; /* auth NULL: none */
+};
 
-/* NULL: *ret_why. The caller's to free. */
-static char *read_configuration(char *ret_why)
+/* ---- files ---- */
+
+/* A file to be read, `size` bytes of it at most. Returns the length; -1: *ret_why, or "" where there is no such file. */
+static ssize_t read_file(const char *path, bool secret, char *text, size_t size, char *ret_why)
 {
-	char   text[16384], wrong[ZKL__WHY_MAX], *servers = NULL;
-	FILE  *file = fopen(CONFIGURATION, "re");
-	size_t length = file == NULL ? 0 : fread(text, 1, sizeof(text), file);
-	int    error = file == NULL || ferror(file) ? errno : 0;
+	FILE       *file = fopen(path, "re");
+	struct stat status = {0};
+	size_t      length = 0;
 
+	if (file != NULL) {
+		setvbuf(file, NULL, _IONBF, 0); /* no copy is left behind */
+		length = fread(text, 1, size, file);
+	}
+	const int error = file == NULL || ferror(file) || fstat(fileno(file), &status) < 0 ? errno : 0;
 	if (file != NULL)
 		fclose(file);
-	if (error != 0 && error != ENOENT)
-		snprintf(ret_why, ZKL__WHY_MAX, CONFIGURATION ": %s", strerror(error));
-	else if (length == sizeof(text))
-		snprintf(ret_why, ZKL__WHY_MAX, CONFIGURATION ": too long");
-	else if (zkl__config_parse(text, length, &servers, wrong) < 0)
-		snprintf(ret_why, ZKL__WHY_MAX, CONFIGURATION ", %.400s", wrong);
-	else if (servers == NULL)
+	ret_why[0] = '\0';
+	if (error != 0 && (secret || error != ENOENT))
+		snprintf(ret_why, ZKL__WHY_MAX, "%.300s: %s", path, strerror(error));
+	else if (error == 0 && secret && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+		snprintf(ret_why, ZKL__WHY_MAX,
+		         "%.300s: credentials that others than the owner have access to: chmod 600", path);
+	else if (length == size)
+		snprintf(ret_why, ZKL__WHY_MAX, "%.300s: too long", path);
+	return error != 0 || ret_why[0] != '\0' ? -1 : (ssize_t)length;
+}
+
+/* An empty one where there is no file. */
+static int read_configuration(struct zkl__config *ret, char *ret_why)
+{
+	char          text[16384], wrong[ZKL__WHY_MAX];
+	const ssize_t length = read_file(CONFIGURATION, false, text, sizeof(text), ret_why);
+
+	*ret = (struct zkl__config){NULL, NULL};
+	if (length < 0)
+		return ret_why[0] != '\0' ? -1 : 0;
+	if (zkl__config_parse(text, (size_t)length, ret, wrong) == 0)
+		return 0;
+	snprintf(ret_why, ZKL__WHY_MAX, CONFIGURATION ", %.400s", wrong);
+	return -1;
+}
+
+static int read_auth(const char *path, char **ret, char *ret_why)
+{
+	char          text[16384], wrong[ZKL__WHY_MAX];
+	const ssize_t length = read_file(path, true, text, sizeof(text), ret_why);
+	int           rc = length < 0 ? -1 : 0;
+
+	if (rc == 0 && zkl__auth_parse(text, (size_t)length, ret, wrong) < 0) {
+		snprintf(ret_why, ZKL__WHY_MAX, "%.100s, %.350s", path, wrong);
+		rc = -1;
+	}
+	explicit_bzero(text, sizeof(text));
+	return rc;
+}
+
+/* ---- access ---- */
+
+/* As was given, else as in the environment. NULL: neither. */
+static const char *given_or_set(const char *option, const char *variable)
+{
+	const char *value = option != NULL ? option : getenv(variable);
+
+	return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+static int find_with(const char *servers, const char *auth_file, struct access *ret, char *ret_why)
+{
+	if (servers == NULL) {
 		snprintf(ret_why, ZKL__WHY_MAX,
 		         "no servers given: use -s, or " ZKL__SERVERS_VARIABLE
 		         " in the environment or in " CONFIGURATION);
-	return servers;
+		return -1;
+	}
+	if (auth_file != NULL && read_auth(auth_file, &ret->auth, ret_why) < 0)
+		return -1;
+	ret->servers = strdup(servers);
+	if (ret->servers != NULL)
+		return 0;
+	snprintf(ret_why, ZKL__WHY_MAX, "out of memory");
+	return -1;
 }
 
-static char *find_servers(const struct zkl__run_options *options, char *ret_why)
+/* The configuration counts for what is given nowhere else. One that cannot be read is not passed over where it might name
+ * credentials: what is made without them is open to everybody. */
+static int find_access(const struct zkl__run_options *options, struct access *ret, char *ret_why)
 {
-	const char *servers = options->servers != NULL ? options->servers : getenv(ZKL__SERVERS_VARIABLE);
+	const char        *servers = given_or_set(options->servers, ZKL__SERVERS_VARIABLE);
+	const char        *auth_file = given_or_set(options->auth_file, ZKL__AUTH_FILE_VARIABLE);
+	struct zkl__config config = {NULL, NULL};
 
-	if (servers == NULL || servers[0] == '\0')
-		return read_configuration(ret_why);
-	char *copy = strdup(servers);
-	if (copy == NULL)
-		snprintf(ret_why, ZKL__WHY_MAX, "out of memory");
-	return copy;
+	if ((servers == NULL || auth_file == NULL) && read_configuration(&config, ret_why) < 0)
+		return -1;
+	const int rc = find_with(servers != NULL ? servers : config.servers,
+	                         auth_file != NULL ? auth_file : config.auth_file, ret, ret_why);
+	zkl__config_clear(&config);
+	return rc;
+}
+
+static void forget_access(struct access *access)
+{
+	if (access->auth != NULL)
+		explicit_bzero(access->auth, strlen(access->auth));
+	free(access->auth);
+	free(access->servers);
 }
 
 /* ---- the whole ---- */
@@ -87,24 +164,22 @@ static int run(struct zkl__front *front, struct zkl__child_options *child)
 	return status;
 }
 
-/* Finds the servers, and sees that we would not wait for ourselves. */
-static int run_command(int argc, char **argv, const struct zkl__run_options *options, int64_t started_ns)
+/* Sees that we would not wait for ourselves. */
+static int run_with(int argc, char **argv, const struct zkl__run_options *options, const struct access *access,
+                    int64_t started_ns)
 {
-	char  why[ZKL__WHY_MAX];
-	char *servers = find_servers(options, why);
-	char *name = servers == NULL ? NULL : zkl__nesting_name(servers, options->path);
+	char *name = zkl__nesting_name(access->servers, options->path);
 	char *held = NULL;
 	int   status;
 
-	if (servers == NULL) {
-		status = refuse(ZKL__STATUS_USAGE, why);
-	} else if (name != NULL && zkl__nesting_check(getenv(ZKL__HELD_VARIABLE), name, &held)) {
+	if (name != NULL && zkl__nesting_check(getenv(ZKL__HELD_VARIABLE), name, &held)) {
 		status = refuse(ZKL__STATUS_USAGE,
 		                "this process runs under the same lock already: it would wait for itself");
 	} else if (held == NULL) {
 		status = refuse(ZKL__STATUS_FAILED, "out of memory");
 	} else {
-		struct zkl__front         front = {.options = options, .servers = servers, .started_ns = started_ns};
+		struct zkl__front front = {
+			.options = options, .servers = access->servers, .auth = access->auth, .started_ns = started_ns};
 		struct zkl__child_options child = {.argc = argc,
 		                                   .argv = argv,
 		                                   .command = options->command,
@@ -115,7 +190,17 @@ static int run_command(int argc, char **argv, const struct zkl__run_options *opt
 	}
 	free(held);
 	free(name);
-	free(servers);
+	return status;
+}
+
+static int run_command(int argc, char **argv, const struct zkl__run_options *options, int64_t started_ns)
+{
+	struct access access = {NULL, NULL};
+	char          why[ZKL__WHY_MAX];
+	const int     status = find_access(options, &access, why) < 0 ? refuse(ZKL__STATUS_USAGE, why)
+	                                                              : run_with(argc, argv, options, &access, started_ns);
+
+	forget_access(&access);
 	return status;
 }
 

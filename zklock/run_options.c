@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run_options.h"
-#include "supervisor.h"
+#include "lease.h"
+#include "session_options.h"
+#include "status.h"
 
-#include <ctype.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -11,8 +12,9 @@
 #include <string.h>
 #include <zklock/zklock.h>
 
-#define DEFAULT_TIMEOUT_MS 10000
 #define DEFAULT_CONNECT_MS 30000
+#define MS                 INT64_C(1000000) /* in ns */
+#define NAME_LENGTH_MAX    64
 
 const char zkl__run_help[] =
 	"Usage: zklock-run [OPTION...] PATH [--] COMMAND [ARG...]\n"
@@ -20,15 +22,21 @@ const char zkl__run_help[] =
 	"\n"
 	"  -s, --servers=SERVERS          \"host:port,host:port/chroot\"; else ZKLOCK_SERVERS in\n"
 	"                                 the environment, else in /etc/zklock.conf\n"
+	"      --auth-file=FILE           lines such as digest:user:password, for the servers;\n"
+	"                                 else ZKLOCK_AUTH_FILE, as above\n"
 	"  -n, --nonblock                 do not wait for a lock that is held by another\n"
 	"  -w, --wait=DURATION            wait so long at most, connecting included\n"
 	"  -E, --conflict-exit-code=CODE  exit status where the lock is held by another (75)\n"
-	"  -T, --session-timeout=DURATION after which the servers give up a holder that they\n"
-	"                                 do not hear of (10s)\n"
-	"  -k, --kill-after=DURATION      between TERM and KILL when the lock is lost, or when\n"
-	"                                 COMMAND leaves processes behind (T/8, at most T/4)\n"
 	"      --connect-timeout=DURATION give up where no server is reached (30s)\n"
 	"      --min-hold=DURATION        hold the lock so long at least\n"
+	"      --max-hold=DURATION        end COMMAND so long after the grant\n"
+	"      --wait-all                 wait for what COMMAND leaves behind, do not end it\n"
+	"  -T, --session-timeout=DURATION after which the servers give up a holder that they\n"
+	"                                 do not hear of (10s)\n"
+	"      --margin=DURATION          of T, before which the lease ends (3/8 of T, at most 5/8)\n"
+	"  -k, --kill-after=DURATION      between TERM and KILL, whenever COMMAND or what it left\n"
+	"                                 behind is ended (T/8, at most T/4)\n"
+	"      --name=NAME                what others are told of who holds or waits\n"
 	"  -v, --verbose                  say who holds it, the token, and what ended\n"
 	"  -q, --quiet                    say nothing but what failed\n"
 	"      --help, --version\n"
@@ -37,8 +45,8 @@ const char zkl__run_help[] =
 	"COMMAND finds ZKLOCK_PATH, ZKLOCK_TOKEN, ZKLOCK_EPOCH and ZKLOCK_NODE in its environment.\n"
 	"\n"
 	"Exit status: that of COMMAND; 64 usage; 69 no ensemble reached; 75 (-E) held by another;\n"
-	"76 lock lost, COMMAND was ended; 77 permission; 125 zklock-run failed; 126 COMMAND cannot\n"
-	"be executed; 127 not found.\n";
+	"76 lock lost, COMMAND was ended; 77 permission; 78 --max-hold ended COMMAND; 125 zklock-run\n"
+	"failed; 126 COMMAND cannot be executed; 127 not found.\n";
 
 /* ---- durations ---- */
 
@@ -109,7 +117,17 @@ int zkl__duration_parse(const char *text, int64_t *ret_ms)
 
 /* ---- the command line ---- */
 
-enum { OPTION_CONNECT = 256, OPTION_MIN_HOLD, OPTION_HELP, OPTION_VERSION };
+enum {
+	OPTION_AUTH_FILE = 256,
+	OPTION_CONNECT,
+	OPTION_MIN_HOLD,
+	OPTION_MAX_HOLD,
+	OPTION_WAIT_ALL,
+	OPTION_MARGIN,
+	OPTION_NAME,
+	OPTION_HELP,
+	OPTION_VERSION
+};
 
 static const struct option long_options[] = {
 	{"servers", required_argument, NULL, 's'},
@@ -119,7 +137,12 @@ static const struct option long_options[] = {
 	{"session-timeout", required_argument, NULL, 'T'},
 	{"kill-after", required_argument, NULL, 'k'},
 	{"connect-timeout", required_argument, NULL, OPTION_CONNECT},
+	{"auth-file", required_argument, NULL, OPTION_AUTH_FILE},
 	{"min-hold", required_argument, NULL, OPTION_MIN_HOLD},
+	{"max-hold", required_argument, NULL, OPTION_MAX_HOLD},
+	{"wait-all", no_argument, NULL, OPTION_WAIT_ALL},
+	{"margin", required_argument, NULL, OPTION_MARGIN},
+	{"name", required_argument, NULL, OPTION_NAME},
 	{"verbose", no_argument, NULL, 'v'},
 	{"quiet", no_argument, NULL, 'q'},
 	{"help", no_argument, NULL, OPTION_HELP},
@@ -135,7 +158,7 @@ static int parse_duration(const char *option, const char *text, int64_t least, i
 		return WRONG("%s: \"%s\" is not a duration: give seconds, or a number with ms, s, m or h", option,
 		             text);
 	if (*ret < least)
-		return WRONG("%s: \"%s\" is too short", option, text);
+		return WRONG("%s: \"%s\" is too short: at least %" PRId64 " ms", option, text, least);
 	return 0;
 }
 
@@ -150,6 +173,27 @@ static int parse_status(const char *text, int *ret, char *why)
 	return 0;
 }
 
+/* What others can be shown as it is. */
+static int parse_name(const char *text, const char **ret, char *why)
+{
+	const size_t length = strlen(text);
+
+	for (size_t i = 0; i < length; i++) {
+		if (text[i] < ' ' || text[i] > '~' || text[i] == '\\')
+			return WRONG("--name: \"%.200s\" has more than printable ASCII without backslashes", text);
+	}
+	if (length == 0 || length > NAME_LENGTH_MAX)
+		return WRONG("--name: give 1 to %d characters, not %zu", NAME_LENGTH_MAX, length);
+	*ret = text;
+	return 0;
+}
+
+static int parse_text(const char *option, const char *text, const char *what, const char **ret, char *why)
+{
+	*ret = text;
+	return text[0] != '\0' ? 0 : WRONG("%s: no %s given", option, what);
+}
+
 /* What is given, before defaults that depend on each other. */
 struct given {
 	bool nonblock, wait;
@@ -159,8 +203,9 @@ static int parse_option(int option, struct zkl__run_options *ret, struct given *
 {
 	switch (option) {
 	case 's':
-		ret->servers = optarg;
-		return optarg[0] != '\0' ? 0 : WRONG("-s: no server given");
+		return parse_text("-s", optarg, "server", &ret->servers, why);
+	case OPTION_AUTH_FILE:
+		return parse_text("--auth-file", optarg, "file", &ret->auth_file, why);
 	case 'n':
 		given->nonblock = true;
 		ret->wait_ms = 0;
@@ -171,7 +216,7 @@ static int parse_option(int option, struct zkl__run_options *ret, struct given *
 	case 'E':
 		return parse_status(optarg, &ret->busy_status, why);
 	case 'T':
-		return parse_duration("-T", optarg, 1, &ret->timeout_ms, why);
+		return parse_duration("-T", optarg, ZKL__LEAST_TIMEOUT_MS, &ret->timeout_ms, why);
 	case 'k':
 		ret->grace_given = true;
 		return parse_duration("-k", optarg, 0, &ret->grace_ms, why);
@@ -179,6 +224,15 @@ static int parse_option(int option, struct zkl__run_options *ret, struct given *
 		return parse_duration("--connect-timeout", optarg, 1, &ret->connect_ms, why);
 	case OPTION_MIN_HOLD:
 		return parse_duration("--min-hold", optarg, 0, &ret->min_hold_ms, why);
+	case OPTION_MAX_HOLD:
+		return parse_duration("--max-hold", optarg, 1, &ret->max_hold_ms, why);
+	case OPTION_MARGIN:
+		return parse_duration("--margin", optarg, 1, &ret->margin_ms, why);
+	case OPTION_NAME:
+		return parse_name(optarg, &ret->name, why);
+	case OPTION_WAIT_ALL:
+		ret->wait_all = true;
+		return 0;
 	case 'v':
 		ret->verbose = true;
 		return 0;
@@ -205,6 +259,44 @@ static int refuse_option(int kind, char **argv, char *why)
 	return WRONG("unknown option \"%s\": see zklock-run --help", argument);
 }
 
+static int fit_margin(int64_t margin_ms, int64_t timeout_ms, const char *timeout, char *why)
+{
+	const struct zkl__lease_options asked = {.margin_ns = margin_ms * MS}, none = {.margin_ns = 1};
+
+	if (zkl__lease_check_options(&asked, timeout_ms * MS) == 0)
+		return 0;
+	return WRONG("--margin: %" PRId64 " ms does not fit into %s %" PRId64 " ms: give from %" PRId64 " to %" PRId64
+	             " ms",
+	             margin_ms, timeout, timeout_ms, (zkl__lease_check_options(&none, timeout_ms * MS) + MS - 1) / MS,
+	             timeout_ms * 5 / 8);
+}
+
+/* Behind the newest proof, the margin and the grace are no time to hold in, and the next proof comes T/6 later or more. */
+static int fit_both(int64_t grace_ms, int64_t margin_ms, int64_t timeout_ms, const char *timeout, char *why)
+{
+	const int64_t most = timeout_ms * 3 / 4;
+
+	if (grace_ms + margin_ms <= most)
+		return 0;
+	return WRONG("-k and --margin: together %" PRId64 " ms do not fit into %s %" PRId64
+	             " ms: at most three quarters of it, %" PRId64 " ms, or a longer -T",
+	             grace_ms + margin_ms, timeout, timeout_ms, most);
+}
+
+int zkl__run_options_fit(const struct zkl__run_options *options, int64_t timeout_ms, bool granted, char *why)
+{
+	const char   *timeout = granted ? "the session timeout that the servers granted," : "a session timeout of";
+	const int64_t most = timeout_ms / ZKL__GRACE_MOST_PART;
+
+	if (options->grace_given && options->grace_ms > most)
+		return WRONG("-k: a grace of %" PRId64 " ms does not fit into %s %" PRId64
+		             " ms: at most a quarter of it, %" PRId64 " ms, or a longer -T",
+		             options->grace_ms, timeout, timeout_ms, most);
+	if (options->margin_ms > 0 && fit_margin(options->margin_ms, timeout_ms, timeout, why) < 0)
+		return -1;
+	return options->grace_given ? fit_both(options->grace_ms, options->margin_ms, timeout_ms, timeout, why) : 0;
+}
+
 /* What the options mean together. */
 static int settle(struct zkl__run_options *ret, const struct given *given, char *why)
 {
@@ -212,16 +304,13 @@ static int settle(struct zkl__run_options *ret, const struct given *given, char 
 		return WRONG("-n and -w exclude each other");
 	if (ret->verbose && ret->quiet)
 		return WRONG("-v and -q exclude each other");
-	if (ret->timeout_ms > INT_MAX)
-		return WRONG("-T: more than %d ms", INT_MAX);
-	const int64_t most = ret->timeout_ms / ZKL__GRACE_MOST_PART;
+	if (ret->timeout_ms > ZKL__MOST_TIMEOUT_MS)
+		return WRONG("-T: more than a day, %d ms", ZKL__MOST_TIMEOUT_MS);
+	if (ret->max_hold_ms > 0 && ret->max_hold_ms < ret->min_hold_ms)
+		return WRONG("--max-hold is less than --min-hold");
 	if (!ret->grace_given)
 		ret->grace_ms = ret->timeout_ms / ZKL__GRACE_PART;
-	else if (ret->grace_ms > most)
-		return WRONG("-k: a grace of %" PRId64 " ms does not fit into a session timeout of %" PRId64
-		             " ms: at most a quarter of it, %" PRId64 " ms, or a longer -T",
-		             ret->grace_ms, ret->timeout_ms, most);
-	return 0;
+	return zkl__run_options_fit(ret, ret->timeout_ms, false, why);
 }
 
 /* PATH [--] COMMAND [ARG...] */
@@ -247,7 +336,7 @@ int zkl__run_options_parse(int argc, char **argv, struct zkl__run_options *ret, 
 	struct given given = {0};
 
 	*ret = (struct zkl__run_options){.wait_ms = ZKL_FOREVER,
-	                                 .timeout_ms = DEFAULT_TIMEOUT_MS,
+	                                 .timeout_ms = ZKL__DEFAULT_TIMEOUT_MS,
 	                                 .connect_ms = DEFAULT_CONNECT_MS,
 	                                 .busy_status = ZKL__STATUS_BUSY};
 	optind = 0; /* glibc: begin anew */
@@ -263,66 +352,4 @@ int zkl__run_options_parse(int argc, char **argv, struct zkl__run_options *ret, 
 	if (settle(ret, &given, why) < 0)
 		return -1;
 	return parse_operands(argv + optind, ret, why);
-}
-
-/* ---- the configuration ---- */
-
-static void trim(const char **text, size_t *length)
-{
-	while (*length > 0 && isspace((unsigned char)**text)) {
-		(*text)++;
-		(*length)--;
-	}
-	while (*length > 0 && isspace((unsigned char)(*text)[*length - 1]))
-		(*length)--;
-}
-
-static void unquote(const char **text, size_t *length)
-{
-	if (*length >= 2 && ((*text)[0] == '"' || (*text)[0] == '\'') && (*text)[*length - 1] == (*text)[0]) {
-		(*text)++;
-		*length -= 2;
-	}
-}
-
-static int parse_line(const char *line, size_t length, unsigned number, char **servers, char *why)
-{
-	trim(&line, &length);
-	if (length == 0 || line[0] == '#')
-		return 0;
-	const char *equals = memchr(line, '=', length);
-	if (equals == NULL || memchr(line, '\0', length) != NULL)
-		return WRONG("line %u: not KEY=VALUE", number);
-
-	const char *key = line, *value = equals + 1;
-	size_t      key_length = (size_t)(equals - line), value_length = length - key_length - 1;
-	trim(&key, &key_length);
-	trim(&value, &value_length);
-	unquote(&value, &value_length);
-	if (key_length != strlen(ZKL__SERVERS_VARIABLE) || memcmp(key, ZKL__SERVERS_VARIABLE, key_length) != 0)
-		return WRONG("line %u: unknown key \"%.*s\"", number, (int)(key_length < 100 ? key_length : 100), key);
-	if (value_length == 0)
-		return WRONG("line %u: %s has no value", number, ZKL__SERVERS_VARIABLE);
-	free(*servers);
-	*servers = strndup(value, value_length);
-	return *servers != NULL ? 0 : WRONG("out of memory");
-}
-
-int zkl__config_parse(const char *text, size_t length, char **ret_servers, char *why)
-{
-	char *servers = NULL;
-
-	for (unsigned number = 1; length > 0; number++) {
-		const char *newline = memchr(text, '\n', length);
-		size_t      line = newline == NULL ? length : (size_t)(newline - text);
-		if (parse_line(text, line, number, &servers, why) < 0) {
-			free(servers);
-			return -1;
-		}
-		size_t used = line + (newline != NULL);
-		text += used;
-		length -= used;
-	}
-	*ret_servers = servers;
-	return 0;
 }

@@ -7,23 +7,24 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "auth.h"
 #include "error.h"
 #include "identities.h"
 #include "lease.h"
 
-#define MS              INT64_C(1000000)
-#define MOST_TIMEOUT_MS INT64_C(86400000)
+#define MS INT64_C(1000000)
 
 static int check_times(const zkl_session_options *o, zkl_error *reterr)
 {
 	int64_t                   timeout = o->timeout_ms ? o->timeout_ms : ZKL__DEFAULT_TIMEOUT_MS, least;
 	struct zkl__lease_options lease;
 
-	if (timeout < 100 || timeout > MOST_TIMEOUT_MS)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "timeout_ms is %" PRId64 ", possible are 100 to %" PRId64,
-		                  o->timeout_ms, MOST_TIMEOUT_MS);
-	if (o->op_ms < 0 || o->margin_ms < 0 || o->heartbeat_ms < 0 || o->tick_ms < 0 || o->op_ms > MOST_TIMEOUT_MS ||
-	    o->margin_ms > timeout || o->heartbeat_ms > timeout || o->tick_ms > MOST_TIMEOUT_MS)
+	if (timeout < ZKL__LEAST_TIMEOUT_MS || timeout > ZKL__MOST_TIMEOUT_MS)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "timeout_ms is %" PRId64 ", possible are %d to %d",
+		                  o->timeout_ms, ZKL__LEAST_TIMEOUT_MS, ZKL__MOST_TIMEOUT_MS);
+	if (o->op_ms < 0 || o->margin_ms < 0 || o->heartbeat_ms < 0 || o->tick_ms < 0 ||
+	    o->op_ms > ZKL__MOST_TIMEOUT_MS || o->margin_ms > timeout || o->heartbeat_ms > timeout ||
+	    o->tick_ms > ZKL__MOST_TIMEOUT_MS)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
 		                  "op_ms, margin_ms, heartbeat_ms and tick_ms must be 0 (the default) or positive, and "
 		                  "margin and heartbeat below timeout_ms");
@@ -43,8 +44,7 @@ static int check_times(const zkl_session_options *o, zkl_error *reterr)
 
 int zkl__session_options_check(const zkl_session_options *o, struct zkl__servers *ret, zkl_error *reterr)
 {
-	const char *colon;
-	int         r;
+	int r;
 
 	if (!o)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "the options are NULL; servers must be named");
@@ -55,9 +55,10 @@ int zkl__session_options_check(const zkl_session_options *o, struct zkl__servers
 	if (o->flags & ~ZKL_MANUAL)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_session_options.flags has unknown bits: %#x",
 		                  o->flags);
-	colon = o->auth ? strchr(o->auth, ':') : NULL;
-	if (o->auth && (!colon || strncmp(o->auth, "digest:", 7) != 0 || !strchr(colon + 1, ':')))
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "auth must have the form digest:user:password");
+	if (o->auth && !zkl__auth_are_valid(o->auth))
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "auth must have the form digest:user:password, or scheme:credential; of several, "
+		                  "each a line");
 	if (o->others && (!o->auth || !zkl__identities_are_valid(o->others)))
 		return zkl__error(
 			reterr, ZKL_EINVAL, 0, 0,

@@ -8,6 +8,8 @@
 #include "servers.h"
 
 #define ZKL__DEFAULT_TIMEOUT_MS 10000
+#define ZKL__LEAST_TIMEOUT_MS   100
+#define ZKL__MOST_TIMEOUT_MS    86400000
 
 /* Are they possible? *ret is the parsed servers, the caller's to clear. ZKL_EINVAL, ZKL_EPATH, ZKL_ENOMEM. */
 int zkl__session_options_check(const zkl_session_options *options, struct zkl__servers *ret, zkl_error *reterr);

@@ -10,6 +10,7 @@ enum zkl__status {
 	ZKL__STATUS_BUSY = 75,      /* held by another; -E changes it */
 	ZKL__STATUS_LOST = 76,      /* lock lost, command ended */
 	ZKL__STATUS_DENIED = 77,    /* permission, credentials */
+	ZKL__STATUS_OVERDUE = 78,   /* --max-hold ended the command */
 	ZKL__STATUS_STALE = 79,     /* zklock-fence: the token is older than one that was admitted */
 	ZKL__STATUS_FAILED = 125,   /* the wrapper itself failed */
 	ZKL__STATUS_NOT_EXECUTED = 126,

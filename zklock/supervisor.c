@@ -7,36 +7,39 @@
 #include <zklock/zklock.h>
 
 /* State x event. "-> S": next state; what is done stands before it. Signals: "end" is HUP INT QUIT TERM, "usr" is USR1
- * USR2. EXIT releases. finish: -> HOLDING where the lock is still ours, --min-hold was given and nobody told us to
- * stop; else EXIT.
+ * USR2. EXIT releases. leave: with --wait-all, and nobody told us to stop, STAY -> STAYING; else TERM -> ENDING. finish:
+ * -> HOLDING where the lock is still ours, --min-hold was given and nobody told us to stop; else EXIT.
  *
- *                 WAITING           LAPSED        RUNNING              ENDING             KILLING      HOLDING
- * GRANTED         SPAWN -> RUNNING  .             .                    .                  .            .
- * GRANTED_LATE    RELEASE-> LAPSED  .             .                    .                  .            .
- * LOST            .                 .             lost, TERM -> ENDING lost               lost         EXIT own
- * ENDED ELOST     ATTEMPT           ATTEMPT       as LOST              as LOST            as LOST      EXIT own
- * ENDED other     EXIT by code      -> WAITING    as LOST              as LOST            as LOST      EXIT own
- * EXEC_FAILED     .                 .             EXIT 126/127         EXIT 126/127       EXIT 126/127 .
- * STOPPED         .                 .             TAKE_TERMINAL        .                  .            .
- * EXITED          .                 .             TERM -> ENDING       note status        note status  .
- * EXITED_ALONE    .                 .             finish               finish             finish       .
- * GONE            .                 .             finish               finish             finish       .
- * WARDEN_DIED     EXIT 125          EXIT 125      KILL -> KILLING      KILL -> KILLING    KILL         .
- * signal end/usr  EXIT by signal    EXIT by it    FORWARD; end, when   FORWARD            noted        end: EXIT own
- *                                                 stopped: CONTINUE
- * signal TSTP     STOP_SELF         STOP_SELF     FORWARD, stopped:    .                  .            STOP_SELF
- *                                                 STOP_SELF
- * signal CONT     .                 .             CONTINUE             .                  .            .
- * CONNECT_TIMEOUT EXIT 69           .             .                    .                  .            .
- * GRACE_OVER      .                 .             .                    KILL -> KILLING    .            .
- * MIN_HOLD_OVER   .                 .             .                    .                  .            EXIT own
+ *                 WAITING           LAPSED     RUNNING              STAYING           ENDING          KILLING  HOLDING
+ * GRANTED         SPAWN -> RUNNING  .          .                    .                 .               .        .
+ * GRANTED_LATE    RELEASE -> LAPSED .          .                    .                 .               .        .
+ * LOST            .                 .          lost, TERM -> ENDING as RUNNING        lost            lost     EXIT own
+ * ENDED ELOST     ATTEMPT           ATTEMPT    as LOST              as LOST           as LOST         as LOST  EXIT own
+ * ENDED other     EXIT by code      -> WAITING as LOST              as LOST           as LOST         as LOST  EXIT own
+ * EXEC_FAILED     .                 .          EXIT 126/127         .                 EXIT 126/127    126/127  .
+ * STOPPED         .                 .          TAKE_TERMINAL        .                 .               .        .
+ * EXITED          .                 .          leave                .                 note status     note it  .
+ * EXITED_ALONE    .                 .          finish               .                 finish          finish   .
+ * GONE            .                 .          finish               finish            finish          finish   .
+ * WARDEN_DIED     EXIT 125          EXIT 125   KILL -> KILLING      KILL -> KILLING   KILL -> KILLING KILL     .
+ * signal end      EXIT by signal    EXIT by it FORWARD, stopped:    TERM -> ENDING    FORWARD         noted    EXIT own
+ *                                              CONTINUE, too
+ * signal usr      EXIT by signal    EXIT by it FORWARD              FORWARD           FORWARD         .        .
+ * signal TSTP     STOP_SELF         STOP_SELF  FORWARD, stopped:    STOP_SELF         .               .        STOP_SELF
+ *                                              STOP_SELF
+ * signal CONT     .                 .          CONTINUE             .                 .               .        .
+ * CONNECT_TIMEOUT EXIT 69           .          .                    .                 .               .        .
+ * GRACE_OVER      .                 .          .                    .                 KILL -> KILLING .        .
+ * MAX_HOLD_OVER   .                 .          overdue, TERM        as RUNNING        .               .        .
+ *                                              -> ENDING
+ * MIN_HOLD_OVER   .                 .          .                    .                 .               .        EXIT own
  *
- * A lost lock ends with 76, a dead warden with 125 unless the command had ended by itself before. */
+ * A lost lock ends with 76, else a command that was overdue with 78, else a dead warden with 125 unless the command had
+ * ended by itself before. */
 
-void zkl__supervisor_init(struct zkl__supervisor *supervisor, int busy_status, bool min_hold)
+void zkl__supervisor_init(struct zkl__supervisor *supervisor, const struct zkl__supervisor_policy *policy)
 {
-	*supervisor = (struct zkl__supervisor){
-		.busy_status = busy_status, .min_hold = min_hold, .state = ZKL__STATE_WAITING};
+	*supervisor = (struct zkl__supervisor){.policy = *policy, .state = ZKL__STATE_WAITING};
 }
 
 int zkl__supervisor_status_of(const struct zkl__supervisor *supervisor, int zkl_code)
@@ -44,7 +47,7 @@ int zkl__supervisor_status_of(const struct zkl__supervisor *supervisor, int zkl_
 	switch (zkl_code) {
 	case ZKL_EBUSY:
 	case ZKL_ETIMEDOUT:
-		return supervisor->busy_status;
+		return supervisor->policy.busy_status;
 	case ZKL_ENOTCONN:
 		return ZKL__STATUS_UNREACHED;
 	case ZKL_EACCES:
@@ -83,9 +86,11 @@ static void finish(struct zkl__supervisor *s, struct zkl__supervisor_actions *re
 {
 	if (s->lost) {
 		leave(s, ret, ZKL__STATUS_LOST, 0);
+	} else if (s->overdue) {
+		leave(s, ret, ZKL__STATUS_OVERDUE, 0);
 	} else if (!s->exited) {
 		leave(s, ret, ZKL__STATUS_FAILED, 0);
-	} else if (s->min_hold && !s->told_to_stop) {
+	} else if (s->policy.min_hold && !s->told_to_stop) {
 		s->state = ZKL__STATE_HOLDING;
 		add(ret, ZKL__DO_HOLD, 0);
 	} else {
@@ -212,6 +217,36 @@ static void go_on(struct zkl__supervisor *s, struct zkl__supervisor_actions *ret
 	add(ret, ZKL__DO_CONTINUE, 0);
 }
 
+/* The command has ended and left something behind. */
+static void stay_or_end(struct zkl__supervisor *s, struct zkl__supervisor_actions *ret)
+{
+	if (!s->policy.wait_all || s->told_to_stop) {
+		end_tree(s, ret);
+		return;
+	}
+	s->state = ZKL__STATE_STAYING;
+	add(ret, ZKL__DO_STAY, 0);
+}
+
+/* What ends the tree while it may still run. True: the event was that. */
+static bool step_living(struct zkl__supervisor *s, const struct zkl__supervisor_event *event,
+                        struct zkl__supervisor_actions *ret)
+{
+	switch (event->type) {
+	case ZKL__ON_LOST:
+	case ZKL__ON_ENDED:
+		s->lost = true;
+		end_tree(s, ret);
+		return true;
+	case ZKL__ON_MAX_HOLD_OVER:
+		s->overdue = true;
+		end_tree(s, ret);
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void signal_running(struct zkl__supervisor *s, int sig, struct zkl__supervisor_actions *ret)
 {
 	if (sig == SIGCONT) {
@@ -229,24 +264,52 @@ static void signal_running(struct zkl__supervisor *s, int sig, struct zkl__super
 static void step_running(struct zkl__supervisor *s, const struct zkl__supervisor_event *event,
                          struct zkl__supervisor_actions *ret)
 {
-	if (step_command(s, event, ret))
+	if (step_command(s, event, ret) || step_living(s, event, ret))
 		return;
 	switch (event->type) {
-	case ZKL__ON_LOST:
-	case ZKL__ON_ENDED:
-		s->lost = true;
-		end_tree(s, ret);
-		break;
 	case ZKL__ON_STOPPED:
 		s->stopped = true;
 		add(ret, ZKL__DO_TAKE_TERMINAL, 0);
 		break;
 	case ZKL__ON_EXITED:
 		note_exit(s, event->value);
-		end_tree(s, ret);
+		stay_or_end(s, ret);
 		break;
 	case ZKL__ON_SIGNALLED:
 		signal_running(s, event->value, ret);
+		break;
+	default:
+		break;
+	}
+}
+
+/* There is no command whose answer to a signal would count: what asks for an end ends all that is left. */
+static void signal_staying(struct zkl__supervisor *s, int sig, struct zkl__supervisor_actions *ret)
+{
+	if (sig == SIGTSTP) {
+		add(ret, ZKL__DO_STOP_SELF, 0);
+	} else if (asks_for_an_end(sig)) {
+		s->told_to_stop = true;
+		end_tree(s, ret);
+	} else if (sig != SIGCONT) {
+		forward(s, sig, ret);
+	}
+}
+
+static void step_staying(struct zkl__supervisor *s, const struct zkl__supervisor_event *event,
+                         struct zkl__supervisor_actions *ret)
+{
+	if (step_living(s, event, ret))
+		return;
+	switch (event->type) {
+	case ZKL__ON_GONE:
+		finish(s, ret);
+		break;
+	case ZKL__ON_WARDEN_DIED:
+		kill_tree(s, ret);
+		break;
+	case ZKL__ON_SIGNALLED:
+		signal_staying(s, event->value, ret);
 		break;
 	default:
 		break;
@@ -335,6 +398,9 @@ void zkl__supervisor_step(struct zkl__supervisor *supervisor, const struct zkl__
 		break;
 	case ZKL__STATE_RUNNING:
 		step_running(supervisor, event, ret);
+		break;
+	case ZKL__STATE_STAYING:
+		step_staying(supervisor, event, ret);
 		break;
 	case ZKL__STATE_ENDING:
 		step_ending(supervisor, event, ret);

@@ -11,7 +11,8 @@
  * and step with LOST first if it says no; and keep the timers that actions start. The rules that are kept here:
  *
  * - Nothing is released before the whole tree of the command is gone.
- * - A lock that was lost before the tree was gone gives status 76, whatever the command said.
+ * - A lock that was lost before the tree was gone gives status 76, and a command that --max-hold ended 78, whatever the
+ *   command said.
  * - EXIT comes exactly once, last, and releases what there is: every other action belongs to a wrapper that goes on. */
 
 #include "status.h"
@@ -22,6 +23,7 @@
 	X(WAITING) /* an attempt is under way */                                                                       \
 	X(LAPSED)  /* granted too late to be used; the attempt is being put away */                                    \
 	X(RUNNING) /* the command was ordered to start, or runs */                                                     \
+	X(STAYING) /* the command has ended, --wait-all waits for what it left behind */                               \
 	X(ENDING)  /* TERM went to the tree, the grace runs */                                                         \
 	X(KILLING) /* KILL goes to the tree until nothing of it is left */                                             \
 	X(HOLDING) /* the tree is gone, --min-hold is not over */                                                      \
@@ -41,6 +43,7 @@
 	X(SIGNALLED)       /* the wrapper; value: signal */                                                            \
 	X(CONNECT_TIMEOUT) /* no server was ever reached */                                                            \
 	X(GRACE_OVER)      /* what TERM did not end has had its time */                                                \
+	X(MAX_HOLD_OVER)   /* so long after the grant nothing of the command may be left to end by itself */           \
 	X(MIN_HOLD_OVER)
 
 #define ZKL__SUPERVISOR_ACTIONS(X)                                                                                     \
@@ -51,6 +54,7 @@
 	X(CONTINUE)      /* the stopped command, in the foreground if the wrapper is */                                \
 	X(TAKE_TERMINAL) /* from the command that was stopped */                                                       \
 	X(STOP_SELF)     /* stop the wrapper, as Ctrl-Z does */                                                        \
+	X(STAY)          /* wait on, the command itself has ended: the terminal is the wrapper's again */              \
 	X(TERM)          /* to the whole tree; GRACE_OVER follows after the grace */                                   \
 	X(KILL)          /* to the whole tree, again and again until GONE */                                           \
 	X(HOLD)          /* start the timer that MIN_HOLD_OVER comes from */                                           \
@@ -89,13 +93,19 @@ struct zkl__supervisor_exit {
 	bool own;
 };
 
+/* What was asked for. */
+struct zkl__supervisor_policy {
+	int  busy_status; /* what -E says */
+	bool min_hold;    /* MIN_HOLD_OVER is to be waited for */
+	bool wait_all;    /* what the command leaves behind is waited for */
+};
+
 struct zkl__supervisor {
-	/* policy */
-	int  busy_status;
-	bool min_hold;
+	struct zkl__supervisor_policy policy;
 	/* where we are */
 	enum zkl__supervisor_state  state;
 	bool                        lost;         /* before the tree was gone */
+	bool                        overdue;      /* --max-hold was over, and the tree was not gone */
 	bool                        exited;       /* the command; wait_status is its own */
 	bool                        stopped;      /* the command, and not continued since */
 	bool                        told_to_stop; /* a signal that asks for an end was forwarded */
@@ -103,8 +113,8 @@ struct zkl__supervisor {
 	struct zkl__supervisor_exit exit;         /* valid in OVER */
 };
 
-/* busy_status: what -E says. min_hold: MIN_HOLD_OVER is to be waited for. The first attempt is under way. */
-void zkl__supervisor_init(struct zkl__supervisor *supervisor, int busy_status, bool min_hold);
+/* The first attempt is under way. */
+void zkl__supervisor_init(struct zkl__supervisor *supervisor, const struct zkl__supervisor_policy *policy);
 
 void zkl__supervisor_step(struct zkl__supervisor *supervisor, const struct zkl__supervisor_event *event,
                           struct zkl__supervisor_actions *ret);

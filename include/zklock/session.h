@@ -83,8 +83,9 @@ typedef struct zkl_session_options {
 	 * heartbeat_ms: while something is held or next in line; 0: T/6. tick_ms: the servers' tickTime; 0: unknown, T/2 is
 	 * assumed. A margin too small for the heartbeat and the tick is ZKL_EINVAL, and the message names the least one. */
 	int64_t margin_ms, heartbeat_ms, tick_ms;
-	/* "digest:user:password". Nodes and directories that the library makes, missing parents too, are then for that identity
-	 * only: make a parent that others share by hand. Keep it off command lines. NULL: none.
+	/* "digest:user:password", or "scheme:credential" of another scheme that the servers know; of several, each a line. Nodes and
+	 * directories that the library makes, missing parents too, are then for these identities only: make a parent that others
+	 * share by hand. Keep it off command lines. NULL: none.
 	 * Who may delete a contender is decided by the access list of its directory, and who may wait behind it by its own: a
 	 * waiter reads the node before it. So all contenders of a lock share one identity, or each names the rest in `others`.
 	 * The directory's list has to permit CREATE, READ and DELETE to each; where it does not, attempts end with ZKL_EACCES.

@@ -30,7 +30,7 @@ ZK = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "ensemble",
 PATIENCE = 40.0
 MARK = "ZKLOCK_TEST_MARK"
 # Nothing that another shell or another test has set may change what is tested.
-OURS = ("ZKLOCK_SERVERS", "ZKLOCK_HELD", "ZKLOCK_PATH", "ZKLOCK_NODE", "ZKLOCK_TOKEN", "ZKLOCK_EPOCH")
+OURS = ("ZKLOCK_SERVERS", "ZKLOCK_AUTH_FILE", "ZKLOCK_HELD", "ZKLOCK_PATH", "ZKLOCK_NODE", "ZKLOCK_TOKEN", "ZKLOCK_EPOCH")
 
 
 def wait_for(condition, what, patience=PATIENCE):

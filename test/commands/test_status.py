@@ -213,17 +213,16 @@ class ShorterSessionThanAskedFor(CommandTest):
 class Configuration(CommandTest):
     """/etc is another one for the wrapper, where the machine allows that."""
 
-    def with_configuration(self, text, mode=0o644):
+    def with_configuration(self, text, servers=None):
         etc = self.file("etc")
         os.makedirs(etc, exist_ok=True)
         with open(os.path.join(etc, "zklock.conf"), "w", encoding="ascii") as file:
             file.write(text)
-        os.chmod(os.path.join(etc, "zklock.conf"), mode)
-        return self.run_with(etc)
+        return self.run_with(etc, servers)
 
-    def run_with(self, etc):
+    def run_with(self, etc, servers=None):
         done = subprocess.run(["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc && exec "$@"', etc, BINARY,
-                               self.lock, "--", "true"], env=self.environment(ZKLOCK_SERVERS=None),
+                               self.lock, "--", "true"], env=self.environment(ZKLOCK_SERVERS=servers),
                               stderr=subprocess.PIPE, check=False)
         return done.returncode, done.stderr
 
@@ -236,6 +235,25 @@ class Configuration(CommandTest):
 
     def test_names_the_servers(self):
         self.assertEqual(self.with_configuration("# ours\n\nZKLOCK_SERVERS = %s\n" % SERVERS), (0, b""))
+
+    def test_names_the_credentials(self):
+        auth = self.file("auth")
+        with open(auth, "w", encoding="ascii") as file:
+            file.write("digest:user:secret\n")
+        os.chmod(auth, 0o600)
+        with zkwire.Client(SERVERS) as client:
+            client.make(self.lock.rpartition("/")[0])
+        self.assertEqual(self.with_configuration("ZKLOCK_AUTH_FILE=%s\nZKLOCK_SERVERS=%s\n" % (auth, SERVERS)),
+                         (0, b""))
+        with self.assertRaises(zkwire.Refused):
+            self.nodes()
+
+    def test_that_cannot_be_read_is_not_passed_over(self):
+        """It might name credentials: what is made without them is open to everybody."""
+        status, err = self.with_configuration("nonsense\n", servers=SERVERS)
+        self.assertEqual(status, 64)
+        self.assert_one_line(err, "/etc/zklock.conf, line 1")
+        self.assertEqual(self.with_configuration("# nothing\n", servers=SERVERS), (0, b""))
 
     def test_malformed_line_is_named(self):
         status, err = self.with_configuration("# ours\nnonsense\n")

@@ -201,6 +201,15 @@ class Terminal(CommandTest):
         self.told("ended 76 job")
         self.assertEqual(self.text("ready.ran"), ran)
 
+    def test_ctrl_c_ends_what_the_command_has_left_behind(self):
+        self.shell("--wait-all", script="sh -c 'trap \"\" INT TERM; while :; do sleep 0.05; done' & "
+                                        "echo $! > $READY.left; touch $READY; exit 3")
+        job = wait_for(self.job, "it waits")
+        wait_for(lambda: self.foreground() == job, "the terminal is ours")
+        self.press(b"\x03")
+        self.told("ended 3 job")
+        self.assertFalse(lives(int(self.text("ready.left"))))
+
     def test_hang_up_ends_the_command(self):
         self.shell(script='touch "$READY"; while :; do sleep 0.02; done')
         command = self.foreground()

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command line of zklock-run, one argument a line; each of them as a duration; and all as /etc/zklock.conf. */
+/* A command line of zklock-run, one argument a line; each of them as a duration; and all as /etc/zklock.conf and as credentials. */
 #include "fuzz.h"
 
 #include <stdbool.h>
 #include <string.h>
 #include <zklock/zklock.h>
 
+#include "auth.h"
+#include "run_config.h"
 #include "run_options.h"
 
 enum { ARGUMENTS = 30 };
@@ -30,8 +32,13 @@ static void check_options(const struct zkl__run_options *o, char *const *argv, i
 	MUST(is_argument(argv, *o->command) && o->command + 1 <= argv + argc);
 	MUST(!o->servers || (*o->servers && is_argument(argv, o->servers)));
 	MUST(o->wait_ms >= 0 || o->wait_ms == ZKL_FOREVER);
-	MUST(o->timeout_ms >= 1 && o->timeout_ms <= INT32_MAX && o->connect_ms >= 1 && o->min_hold_ms >= 0);
+	MUST(!o->auth_file || (*o->auth_file && is_argument(argv, o->auth_file)));
+	MUST(!o->name || (*o->name && is_argument(argv, o->name) && strlen(o->name) <= 64));
+	MUST(o->timeout_ms >= 100 && o->timeout_ms <= 86400000 && o->connect_ms >= 1 && o->min_hold_ms >= 0);
+	MUST(o->max_hold_ms == 0 || (o->max_hold_ms > 0 && o->max_hold_ms >= o->min_hold_ms));
 	MUST(o->grace_ms >= 0 && o->grace_ms <= o->timeout_ms / ZKL__GRACE_MOST_PART);
+	MUST(o->margin_ms == 0 || (o->margin_ms >= o->timeout_ms / 3 && o->margin_ms <= o->timeout_ms * 5 / 8));
+	MUST(o->margin_ms + o->grace_ms <= o->timeout_ms * 3 / 4);
 	MUST(o->grace_given || o->grace_ms == o->timeout_ms / ZKL__GRACE_PART);
 	MUST(o->busy_status >= 0 && o->busy_status <= 255 && !(o->verbose && o->quiet));
 }
@@ -106,22 +113,43 @@ static void check_duration(const char *text, size_t size)
 
 static void check_configuration(const char *text, size_t size)
 {
-	char  why[ZKL__WHY_MAX] = "", line[5000];
-	char *servers = NULL, *again = NULL;
-	int   r = zkl__config_parse(text, size, &servers, why);
+	char               why[ZKL__WHY_MAX] = "", line[10000];
+	struct zkl__config config, again;
+	int                r = zkl__config_parse(text, size, &config, why);
 
 	MUST(r == 0 || r == -1);
 	if (r < 0) {
-		MUST(!servers && strncmp(why, "line ", 5) == 0 && strnlen(why, ZKL__WHY_MAX) < ZKL__WHY_MAX);
+		MUST(!config.servers && !config.auth_file && strncmp(why, "line ", 5) == 0 &&
+		     strnlen(why, ZKL__WHY_MAX) < ZKL__WHY_MAX);
 		return;
 	}
-	if (!servers)
+	MUST(!config.auth_file || (*config.auth_file == '/' && strlen(config.auth_file) <= size));
+	if (config.servers) {
+		MUST(*config.servers && strlen(config.servers) <= size && !strchr(config.servers, '\n'));
+		/* Written in quotes it is read again. */
+		snprintf(line, sizeof line, "\n# a comment\n%s = \"%s\" \n%s='%s'", ZKL__SERVERS_VARIABLE,
+		         config.servers, ZKL__AUTH_FILE_VARIABLE, config.auth_file ? config.auth_file : "/a");
+		MUST(zkl__config_parse(line, strlen(line), &again, why) == 0);
+		MUST(strcmp(config.servers, again.servers) == 0);
+		MUST(strcmp(config.auth_file ? config.auth_file : "/a", again.auth_file) == 0);
+		zkl__config_clear(&again);
+	}
+	zkl__config_clear(&config);
+}
+
+/* What is accepted the library accepts, too, and it is read again. */
+static void check_credentials(const char *text, size_t size)
+{
+	char  why[ZKL__WHY_MAX] = "";
+	char *credentials = NULL, *again = NULL;
+
+	if (zkl__auth_parse(text, size, &credentials, why) < 0) {
+		MUST(!credentials && strnlen(why, ZKL__WHY_MAX) > 5);
 		return;
-	MUST(*servers && strlen(servers) <= size && !strchr(servers, '\n'));
-	/* Written in quotes it is read again. */
-	snprintf(line, sizeof line, "\n# a comment\n%s = \"%s\" \n", ZKL__SERVERS_VARIABLE, servers);
-	MUST(zkl__config_parse(line, strlen(line), &again, why) == 0 && strcmp(servers, again) == 0);
-	free(servers);
+	}
+	MUST(strlen(credentials) <= size && zkl__auth_are_valid(credentials));
+	MUST(zkl__auth_parse(credentials, strlen(credentials), &again, why) == 0 && strcmp(credentials, again) == 0);
+	free(credentials);
 	free(again);
 }
 
@@ -132,5 +160,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_command_line((const char *)data, size);
 	check_duration((const char *)data, size);
 	check_configuration((const char *)data, size);
+	check_credentials((const char *)data, size);
 	return 0;
 }

@@ -416,7 +416,14 @@ static void others_of_another_form_are_refused(void)
 
 static void auth_of_another_form_is_refused(void)
 {
-	static const char *const wrong[] = {"", "digest", "digest:", "digest:user", "user:password", "ip:127.0.0.1"};
+	static const char *const wrong[] = {"",
+	                                    "digest",
+	                                    "digest:",
+	                                    "digest:user",
+	                                    ":user:password",
+	                                    "ip:",
+	                                    "digest:user:password\n",
+	                                    "digest:user:password\ndigest:user"};
 
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		zkl_session_options options = session_options(all_servers(), SESSION_MS);

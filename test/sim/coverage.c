@@ -62,13 +62,13 @@ static const char *const reply_table[OPS] = {
 	[ZKL__SYNC] = ".x.r........",   [ZKL__BARRIER] = "..rrrx.rrrrx",    [ZKL__FIND] = "...rrxrrrrrx",
 	[ZKL__WATCH] = "...xrrxxxxxx",  [ZKL__WATCH_MARK] = "...rrrxxrrrx", [ZKL__MARK] = "....rrrrrxxx",
 	[ZKL__DELETE] = "...xrrrrrrrx", [ZKL__RENEW] = "r..xr.r....r"};
-/*                                                                            WAITING LAPSED RUNNING ENDING KILLING HOLDING */
+/*                                                                    WAITING LAPSED RUNNING STAYING ENDING KILLING HOLDING */
 static const char *const supervisor_table[SUPERVISOR_EVENTS] = {
-	[ZKL__ON_GRANTED] = "x.....",     [ZKL__ON_GRANTED_LATE] = "x.....", [ZKL__ON_LOST] = "..xxrx",
-	[ZKL__ON_ENDED] = "xx....",       [ZKL__ON_EXEC_FAILED] = "..xrrr",  [ZKL__ON_STOPPED] = "..xrr.",
-	[ZKL__ON_EXITED] = "..xxr.",      [ZKL__ON_EXITED_ALONE] = "..xxx.", [ZKL__ON_GONE] = "..rxxr",
-	[ZKL__ON_WARDEN_DIED] = "xrxxrx", [ZKL__ON_SIGNALLED] = "xrxxrx",    [ZKL__ON_CONNECT_TIMEOUT] = "xr..r.",
-	[ZKL__ON_GRACE_OVER] = "..rxrx",  [ZKL__ON_MIN_HOLD_OVER] = "rrrrrx"};
+	[ZKL__ON_GRANTED] = "x......",     [ZKL__ON_GRANTED_LATE] = "x......",  [ZKL__ON_LOST] = "..xxxrx",
+	[ZKL__ON_ENDED] = "xx.....",       [ZKL__ON_EXEC_FAILED] = "..x.rrr",   [ZKL__ON_STOPPED] = "..x.rr.",
+	[ZKL__ON_EXITED] = "..x.xr.",      [ZKL__ON_EXITED_ALONE] = "..x.xx.",  [ZKL__ON_GONE] = "..rxxxr",
+	[ZKL__ON_WARDEN_DIED] = "xrxrxrx", [ZKL__ON_SIGNALLED] = "xrxxxrx",     [ZKL__ON_CONNECT_TIMEOUT] = "xr..rr.",
+	[ZKL__ON_GRACE_OVER] = "..r.xrx",  [ZKL__ON_MAX_HOLD_OVER] = "..xrrrr", [ZKL__ON_MIN_HOLD_OVER] = "rrrrrrx"};
 
 #define X(name) #name,
 static const char *const supervisor_states[] = {ZKL__SUPERVISOR_STATES(X)};

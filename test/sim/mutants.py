@@ -103,7 +103,9 @@ MUTANTS = [
     ("stop_ms forgotten by the deadline", D, "	if (now >= deadline - a->stop_ns || (a->handle && !a->let_go && atomic_load(&a->handle->held) != a->token))", "	if (now >= deadline)"),
     ("a timeout is forgotten", D, "	if (now >= a->give_up_ns)\n		out_of_time(a);", ""),
     ("the event of a grant that was lost is told", D, "	if (!a->accepted && !zkl__attempt_accept(a))\n		return false;", "	a->accepted = true;"),
-    ("a wrapper releases while the tree lives", S, "		note_exit(s, event->value);\n		end_tree(s, ret);", "		note_exit(s, event->value);\n		finish(s, ret);"),
+    ("a wrapper releases while the tree lives", S, "		note_exit(s, event->value);\n		stay_or_end(s, ret);", "		note_exit(s, event->value);\n		finish(s, ret);"),
+    ("a wrapper forgets that the command was overdue", S, "	} else if (s->overdue) {", "	} else if (false) {"),
+    ("a wrapper that waits for what is left does not hear of a loss", S, "	if (step_living(s, event, ret))\n		return;", "	if (event->type == ZKL__ON_MAX_HOLD_OVER && step_living(s, event, ret))\n		return;"),
     ("a wrapper forgets that the lock was lost", S, "	if (s->lost) {\n		leave(s, ret, ZKL__STATUS_LOST, 0);", "	if (false) {\n		leave(s, ret, ZKL__STATUS_LOST, 0);"),
 ]
 

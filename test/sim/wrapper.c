@@ -26,7 +26,8 @@ struct wrapper {
 	bool                   running; /* zklock-run */
 	uint32_t               life;
 	unsigned               process;
-	bool                   granted, told_lost, lost_before_end;
+	bool                   granted, told_lost, lost_before_end, overdue;
+	int64_t                max_hold;         /* 0: none */
 	bool                   command, stopped; /* of the tree */
 	unsigned               descendants;
 	bool                   warden, stubborn, killing; /* stubborn: TERM does nothing */
@@ -216,6 +217,20 @@ static void grace_over(uint32_t owner, uint32_t life)
 		feed(&wrappers[owner], ZKL__ON_GRACE_OVER, 0);
 }
 
+static void max_hold_over(uint32_t owner, uint32_t life)
+{
+	struct wrapper *w = &wrappers[owner];
+
+	if (is_over(owner, life, max_hold_over))
+		return;
+	look_at_lease(w);
+	if (!w->running || w->life != life)
+		return;
+	w->overdue = w->overdue || w->supervisor.state == ZKL__STATE_RUNNING ||
+	             w->supervisor.state == ZKL__STATE_STAYING;
+	step(w, ZKL__ON_MAX_HOLD_OVER, 0);
+}
+
 static void min_hold_over(uint32_t owner, uint32_t life)
 {
 	if (!is_over(owner, life, min_hold_over))
@@ -242,6 +257,9 @@ static void leave(struct wrapper *w)
 	    exit->status != ZKL__STATUS_NOT_EXECUTED)
 		report_failure(WRAPPER, "owner %u: the lock was lost under the command, the status is %d", owner,
 		               exit->status);
+	if (w->overdue && !w->lost_before_end && exit->status != ZKL__STATUS_OVERDUE &&
+	    exit->status != ZKL__STATUS_NOT_FOUND && exit->status != ZKL__STATUS_NOT_EXECUTED)
+		report_failure(WRAPPER, "owner %u: the command was overdue, the status is %d", owner, exit->status);
 	w->running = false;
 	w->life++;
 	zkl__handle_release(owner_handle(owner));
@@ -275,6 +293,10 @@ static void act(struct wrapper *w, const struct zkl__supervisor_action *action)
 	case ZKL__DO_STOP_SELF:
 		process_pause(w->process, some_time(w));
 		later(w, 1, continued);
+		break;
+	case ZKL__DO_STAY: /* some of what is left ends by itself */
+		if (rng_chance(&w->rng, 2) || owner_draining())
+			later(w, some_time(w), tree_ends);
 		break;
 	case ZKL__DO_TERM:
 		if (!w->stubborn)
@@ -323,6 +345,8 @@ void wrapper_event(unsigned owner, const zkl_event *event)
 		w->granted = true;
 		w->told_lost = false;
 		step(w, ZKL__ON_GRANTED, 0);
+		if (w->max_hold)
+			later(w, w->max_hold, max_hold_over);
 		look(owner, w->life);
 		break;
 	case ZKL_EV_LOST:
@@ -350,7 +374,11 @@ void wrapper_start(unsigned owner, unsigned process, uint64_t seed)
 	w->life = life;
 	w->process = process;
 	w->running = w->warden = true;
-	zkl__supervisor_init(&w->supervisor, ZKL__STATUS_BUSY, rng_chance(&w->rng, 3));
+	const struct zkl__supervisor_policy policy = {.busy_status = ZKL__STATUS_BUSY,
+	                                              .min_hold = rng_chance(&w->rng, 3),
+	                                              .wait_all = rng_chance(&w->rng, 3)};
+	zkl__supervisor_init(&w->supervisor, &policy);
+	w->max_hold = rng_chance(&w->rng, 4) ? some_time(w) : 0;
 	if (rng_chance(&w->rng, 6))
 		later(w, some_time(w), warden_dies);
 	for (int64_t i = rng_below(&w->rng, 3); i-- > 0;)
@@ -372,5 +400,6 @@ void wrapper_drain(unsigned owner)
 	if (!w->running)
 		return;
 	later(w, 2 * MS, command_ends);
-	later(w, 3 * MS, min_hold_over);
+	later(w, 3 * MS, tree_ends);
+	later(w, 4 * MS, min_hold_over);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What zklock-run was asked for: durations, the command line, the configuration. */
+/* What zklock-run was asked for: durations, the command line. */
 #include "../../zklock/run_options.h"
 
 #include <CUnit/Basic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <zklock/zklock.h>
 
@@ -97,6 +96,11 @@ static void defaults_are_those_of_the_manual(void)
 	CU_ASSERT_EQUAL(o.grace_ms, 1250);
 	CU_ASSERT_EQUAL(o.connect_ms, 30000);
 	CU_ASSERT_EQUAL(o.min_hold_ms, 0);
+	CU_ASSERT_EQUAL(o.max_hold_ms, 0);
+	CU_ASSERT_EQUAL(o.margin_ms, 0);
+	CU_ASSERT_PTR_NULL(o.auth_file);
+	CU_ASSERT_PTR_NULL(o.name);
+	CU_ASSERT_FALSE(o.wait_all);
 	CU_ASSERT_EQUAL(o.busy_status, 75);
 }
 
@@ -105,7 +109,8 @@ static void options_are_read_in_both_forms(void)
 	struct zkl__run_options o;
 
 	CU_ASSERT_EQUAL(PARSE(&o, "-s", "h:1", "-w", "2", "-E", "9", "-T", "4", "-k", "1", "--min-hold", "60s",
-	                      "--connect-timeout=3", "-v", "/a", "true"),
+	                      "--connect-timeout=3", "--max-hold", "1h", "--margin=2s", "--name", "a job", "--wait-all",
+	                      "--auth-file", "f", "-v", "/a", "true"),
 	                0);
 	CU_ASSERT_STRING_EQUAL(o.servers, "h:1");
 	CU_ASSERT_EQUAL(o.wait_ms, 2000);
@@ -115,6 +120,11 @@ static void options_are_read_in_both_forms(void)
 	CU_ASSERT_EQUAL(o.min_hold_ms, 60000);
 	CU_ASSERT_EQUAL(o.connect_ms, 3000);
 	CU_ASSERT_TRUE(o.verbose);
+	CU_ASSERT_EQUAL(o.max_hold_ms, 3600000);
+	CU_ASSERT_EQUAL(o.margin_ms, 2000);
+	CU_ASSERT_STRING_EQUAL(o.name, "a job");
+	CU_ASSERT_STRING_EQUAL(o.auth_file, "f");
+	CU_ASSERT_TRUE(o.wait_all);
 	CU_ASSERT_EQUAL(PARSE(&o, "--servers=h:2", "--nonblock", "--conflict-exit-code=0", "--session-timeout=8s",
 	                      "--kill-after=0", "--quiet", "/a", "true"),
 	                0);
@@ -162,8 +172,36 @@ static void wrong_command_lines_are_refused_with_a_reason(void)
 	REFUSES("exit status", "-E", "-1", "/a", "true");
 	REFUSES("exit status", "-E", "7x", "/a", "true");
 	REFUSES("no server", "-s", "", "/a", "true");
+	REFUSES("at least 100 ms", "-T", "99ms", "/a", "true");
+	REFUSES("-T: more than a day", "-T", "1000h", "/a", "true");
+	REFUSES("too short", "--max-hold", "0", "/a", "true");
+	REFUSES("--max-hold is less than --min-hold", "--max-hold", "1", "--min-hold", "2", "/a", "true");
+	REFUSES("--auth-file: no file", "--auth-file", "", "/a", "true");
+	REFUSES("--name: give 1 to 64", "--name=", "/a", "true");
+	REFUSES("not 65", "--name", "12345678901234567890123456789012345678901234567890123456789012345", "/a", "true");
+	REFUSES("printable", "--name", "two\nlines", "/a", "true");
+	REFUSES("printable", "--name", "caf\xc3\xa9", "/a", "true");
+	REFUSES("printable", "--name", "a\\b", "/a", "true");
+}
+
+static void what_does_not_fit_the_session_timeout_is_refused(void)
+{
+	struct zkl__run_options o;
+
 	REFUSES("at most a quarter of it, 1000 ms", "-T", "4", "-k", "1.001", "/a", "true");
-	REFUSES("-T", "-T", "1000h", "/a", "true");
+	REFUSES("--margin: 3749 ms does not fit into a session timeout of 10000 ms: give from 3750 to 6250 ms",
+	        "--margin", "3.749", "/a", "true");
+	REFUSES("from 3000 to 5000 ms", "-T", "8", "--margin", "5.001", "/a", "true");
+	REFUSES("--margin: \"0\" is too short", "--margin", "0", "/a", "true");
+	REFUSES("at most three quarters of it, 7500 ms", "--margin", "6", "-k", "1.501", "/a", "true");
+	CU_ASSERT_EQUAL(PARSE(&o, "--margin", "6", "-k", "1.5", "/a", "true"), 0);
+	CU_ASSERT_EQUAL(zkl__run_options_fit(&o, 12000, true, why), 0);
+	CU_ASSERT_EQUAL(zkl__run_options_fit(&o, 5999, true, why), -1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(why, "-k: a grace of 1500 ms"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(why, "that the servers granted, 5999 ms"));
+	CU_ASSERT_EQUAL(PARSE(&o, "--margin", "6", "/a", "true"), 0);
+	CU_ASSERT_EQUAL(zkl__run_options_fit(&o, 20000, true, why), -1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(why, "from 7500 to 12500 ms"));
 }
 
 static void help_and_version_need_nothing_else(void)
@@ -174,46 +212,6 @@ static void help_and_version_need_nothing_else(void)
 	CU_ASSERT_EQUAL(o.what, ZKL__RUN_HELP);
 	CU_ASSERT_EQUAL(PARSE(&o, "-n", "--version", "nonsense"), 0);
 	CU_ASSERT_EQUAL(o.what, ZKL__RUN_VERSION);
-}
-
-/* ---- the configuration ---- */
-
-/* What the text gives as servers; "none"; or "wrong", and `why` says what. */
-static const char *configured(const char *text, size_t length)
-{
-	static char found[64];
-	char       *servers = NULL;
-
-	if (zkl__config_parse(text, length, &servers, why) < 0)
-		return "wrong";
-	snprintf(found, sizeof(found), "%s", servers == NULL ? "none" : servers);
-	free(servers);
-	return found;
-}
-#define CONFIGURES(text, expected) CU_ASSERT_STRING_EQUAL(configured((text), sizeof(text) - 1), (expected))
-#define MALFORMED(text, part)                                                                                          \
-	do {                                                                                                           \
-		CONFIGURES(text, "wrong");                                                                             \
-		CU_ASSERT_PTR_NOT_NULL(strstr(why, (part)));                                                           \
-	} while (0)
-
-static void configuration_names_the_servers(void)
-{
-	CONFIGURES("ZKLOCK_SERVERS=h:1,h:2/c\n", "h:1,h:2/c");
-	CONFIGURES("# ours\n\n  ZKLOCK_SERVERS = h:1 \r\n\t# end", "h:1");
-	CONFIGURES("ZKLOCK_SERVERS=\"h:1\"", "h:1");
-	CONFIGURES("ZKLOCK_SERVERS='h:1'\nZKLOCK_SERVERS=h:2", "h:2");
-	CONFIGURES("# none\n", "none");
-	CONFIGURES("", "none");
-}
-
-static void malformed_configuration_is_refused_by_line(void)
-{
-	MALFORMED("ZKLOCK_SERVERS", "line 1: not KEY=VALUE");
-	MALFORMED("# a\nZKLOCK_SERVERS=h:1\nnonsense\n", "line 3: not KEY=VALUE");
-	MALFORMED("\nZKLOCK_SERVER=h:1\n", "line 2: unknown key \"ZKLOCK_SERVER\"");
-	MALFORMED("ZKLOCK_SERVERS=\n", "line 1: ZKLOCK_SERVERS has no value");
-	MALFORMED("ZKLOCK_SERVERS=h\0:1\n", "line 1");
 }
 
 #define TEST(name)                                                                                                     \
@@ -232,8 +230,7 @@ int main(void)
 	                        TEST(options_end_at_the_path),
 	                        TEST(wrong_command_lines_are_refused_with_a_reason),
 	                        TEST(help_and_version_need_nothing_else),
-	                        TEST(configuration_names_the_servers),
-	                        TEST(malformed_configuration_is_refused_by_line),
+	                        TEST(what_does_not_fit_the_session_timeout_is_refused),
 	                        CU_TEST_INFO_NULL};
 	CU_SuiteInfo suites[] = {{"run_options", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
 

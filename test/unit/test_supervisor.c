@@ -47,9 +47,10 @@ static const char *step(struct zkl__supervisor *s, enum zkl__supervisor_event_ty
 	return text;
 }
 
+/* The policy but for the status of a busy lock: .min_hold, .wait_all. */
 #define BEGIN(...)                                                                                                     \
 	struct zkl__supervisor s;                                                                                      \
-	zkl__supervisor_init(&s, ZKL__STATUS_BUSY, (__VA_ARGS__))
+	zkl__supervisor_init(&s, &(struct zkl__supervisor_policy){.busy_status = ZKL__STATUS_BUSY, __VA_ARGS__})
 #define STEP(event, value, expected) CU_ASSERT_STRING_EQUAL(step(&s, ZKL__ON_##event, (value)), (expected))
 
 /* ---- the table ---- */
@@ -57,9 +58,11 @@ static const char *step(struct zkl__supervisor *s, enum zkl__supervisor_event_ty
 /* The shortest way into each state. */
 static void walk_to(struct zkl__supervisor *s, enum zkl__supervisor_state state)
 {
-	const bool min_hold = state == ZKL__STATE_HOLDING;
+	const struct zkl__supervisor_policy policy = {.busy_status = ZKL__STATUS_BUSY,
+	                                              .min_hold = state == ZKL__STATE_HOLDING,
+	                                              .wait_all = state == ZKL__STATE_STAYING};
 
-	zkl__supervisor_init(s, ZKL__STATUS_BUSY, min_hold);
+	zkl__supervisor_init(s, &policy);
 	switch (state) {
 	case ZKL__STATE_WAITING:
 		break;
@@ -69,6 +72,7 @@ static void walk_to(struct zkl__supervisor *s, enum zkl__supervisor_state state)
 	case ZKL__STATE_RUNNING:
 		step(s, ZKL__ON_GRANTED, 0);
 		break;
+	case ZKL__STATE_STAYING:
 	case ZKL__STATE_ENDING:
 		step(s, ZKL__ON_GRANTED, 0);
 		step(s, ZKL__ON_EXITED, EXIT(3));
@@ -95,10 +99,12 @@ struct row {
 	int                             value;
 	const char                     *cells[ZKL__STATE_OVER + 1];
 };
-#define X125 "EXIT 125 -> OVER"
-#define OWN  "EXIT 3 -> OVER"
+#define X125  "EXIT 125 -> OVER"
+#define OWN   "EXIT 3 -> OVER"
+#define END   "TERM -> ENDING"
+#define AGAIN "ATTEMPT -> WAITING"
 
-/* WAITING LAPSED RUNNING ENDING KILLING HOLDING; in OVER nothing follows from anything. */
+/* WAITING LAPSED RUNNING STAYING ENDING KILLING HOLDING; in OVER nothing follows from anything. */
 #define ROW(event, value, ...)                                                                                         \
 	{                                                                                                              \
 		ZKL__ON_##event, value,                                                                                \
@@ -110,43 +116,44 @@ struct row {
 
 /* clang-format off */
 static const struct row table[] = {
-	ROW(GRANTED, 0, "SPAWN -> RUNNING", NO, NO, NO, NO, NO),
-	ROW(GRANTED_LATE, 0, "RELEASE -> LAPSED", NO, NO, NO, NO, NO),
-	ROW(LOST, 0, NO, NO, "TERM -> ENDING", NO, NO, OWN),
-	ROW(ENDED, ZKL_ELOST, "ATTEMPT -> WAITING", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
-	ROW(ENDED, 0, X125, "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
-	ROW(ENDED, ZKL_EBUSY, "EXIT 75 -> OVER", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
-	ROW(ENDED, ZKL_ETIMEDOUT, "EXIT 75 -> OVER", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
-	ROW(ENDED, ZKL_ENOTCONN, "EXIT 69 -> OVER", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
-	ROW(ENDED, ZKL_EACCES, "EXIT 77 -> OVER", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
-	ROW(ENDED, ZKL_EPATH, "EXIT 64 -> OVER", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
-	ROW(ENDED, ZKL_EINVAL, "EXIT 64 -> OVER", "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
-	ROW(ENDED, ZKL_EZK, X125, "ATTEMPT -> WAITING", "TERM -> ENDING", NO, NO, OWN),
-	ROW(EXEC_FAILED, ENOENT, NO, NO, "EXIT 127 -> OVER", "EXIT 127 -> OVER", "EXIT 127 -> OVER", NO),
-	ROW(EXEC_FAILED, EACCES, NO, NO, "EXIT 126 -> OVER", "EXIT 126 -> OVER", "EXIT 126 -> OVER", NO),
-	ROW(STOPPED, SIGTSTP, NO, NO, "TAKE_TERMINAL -> RUNNING", NO, NO, NO),
-	ROW(EXITED, EXIT(5), NO, NO, "TERM -> ENDING", NO, NO, NO),
-	ROW(EXITED_ALONE, EXIT(5), NO, NO, "EXIT 5 -> OVER", "EXIT 5 -> OVER", "EXIT 5 -> OVER", NO),
-	ROW(GONE, 0, NO, NO, X125, OWN, OWN, NO),
-	ROW(WARDEN_DIED, 0, X125, X125, "KILL -> KILLING", "KILL -> KILLING", "KILL -> KILLING", NO),
+	ROW(GRANTED, 0, "SPAWN -> RUNNING", NO, NO, NO, NO, NO, NO),
+	ROW(GRANTED_LATE, 0, "RELEASE -> LAPSED", NO, NO, NO, NO, NO, NO),
+	ROW(LOST, 0, NO, NO, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_ELOST, AGAIN, AGAIN, END, END, NO, NO, OWN),
+	ROW(ENDED, 0, X125, AGAIN, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_EBUSY, "EXIT 75 -> OVER", AGAIN, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_ETIMEDOUT, "EXIT 75 -> OVER", AGAIN, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_ENOTCONN, "EXIT 69 -> OVER", AGAIN, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_EACCES, "EXIT 77 -> OVER", AGAIN, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_EPATH, "EXIT 64 -> OVER", AGAIN, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_EINVAL, "EXIT 64 -> OVER", AGAIN, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_EZK, X125, AGAIN, END, END, NO, NO, OWN),
+	ROW(EXEC_FAILED, ENOENT, NO, NO, "EXIT 127 -> OVER", NO, "EXIT 127 -> OVER", "EXIT 127 -> OVER", NO),
+	ROW(EXEC_FAILED, EACCES, NO, NO, "EXIT 126 -> OVER", NO, "EXIT 126 -> OVER", "EXIT 126 -> OVER", NO),
+	ROW(STOPPED, SIGTSTP, NO, NO, "TAKE_TERMINAL -> RUNNING", NO, NO, NO, NO),
+	ROW(EXITED, EXIT(5), NO, NO, END, NO, NO, NO, NO),
+	ROW(EXITED_ALONE, EXIT(5), NO, NO, "EXIT 5 -> OVER", NO, "EXIT 5 -> OVER", "EXIT 5 -> OVER", NO),
+	ROW(GONE, 0, NO, NO, X125, OWN, OWN, OWN, NO),
+	ROW(WARDEN_DIED, 0, X125, X125, "KILL -> KILLING", "KILL -> KILLING", "KILL -> KILLING", "KILL -> KILLING", NO),
 	ROW(SIGNALLED, SIGHUP,
-	    "EXIT by 1 -> OVER", "EXIT by 1 -> OVER", "FORWARD 1 -> RUNNING", "FORWARD 1 -> ENDING", NO, OWN),
+	    "EXIT by 1 -> OVER", "EXIT by 1 -> OVER", "FORWARD 1 -> RUNNING", END, "FORWARD 1 -> ENDING", NO, OWN),
 	ROW(SIGNALLED, SIGINT,
-	    "EXIT by 2 -> OVER", "EXIT by 2 -> OVER", "FORWARD 2 -> RUNNING", "FORWARD 2 -> ENDING", NO, OWN),
+	    "EXIT by 2 -> OVER", "EXIT by 2 -> OVER", "FORWARD 2 -> RUNNING", END, "FORWARD 2 -> ENDING", NO, OWN),
 	ROW(SIGNALLED, SIGQUIT,
-	    "EXIT by 3 -> OVER", "EXIT by 3 -> OVER", "FORWARD 3 -> RUNNING", "FORWARD 3 -> ENDING", NO, OWN),
-	ROW(SIGNALLED, SIGUSR1,
-	    "EXIT by 10 -> OVER", "EXIT by 10 -> OVER", "FORWARD 10 -> RUNNING", "FORWARD 10 -> ENDING", NO, NO),
-	ROW(SIGNALLED, SIGUSR2,
-	    "EXIT by 12 -> OVER", "EXIT by 12 -> OVER", "FORWARD 12 -> RUNNING", "FORWARD 12 -> ENDING", NO, NO),
+	    "EXIT by 3 -> OVER", "EXIT by 3 -> OVER", "FORWARD 3 -> RUNNING", END, "FORWARD 3 -> ENDING", NO, OWN),
+	ROW(SIGNALLED, SIGUSR1, "EXIT by 10 -> OVER", "EXIT by 10 -> OVER", "FORWARD 10 -> RUNNING",
+	    "FORWARD 10 -> STAYING", "FORWARD 10 -> ENDING", NO, NO),
+	ROW(SIGNALLED, SIGUSR2, "EXIT by 12 -> OVER", "EXIT by 12 -> OVER", "FORWARD 12 -> RUNNING",
+	    "FORWARD 12 -> STAYING", "FORWARD 12 -> ENDING", NO, NO),
 	ROW(SIGNALLED, SIGTERM,
-	    "EXIT by 15 -> OVER", "EXIT by 15 -> OVER", "FORWARD 15 -> RUNNING", "FORWARD 15 -> ENDING", NO, OWN),
-	ROW(SIGNALLED, SIGTSTP,
-	    "STOP_SELF -> WAITING", "STOP_SELF -> LAPSED", "FORWARD 20 -> RUNNING", NO, NO, "STOP_SELF -> HOLDING"),
-	ROW(SIGNALLED, SIGCONT, NO, NO, "CONTINUE -> RUNNING", NO, NO, NO),
-	ROW(CONNECT_TIMEOUT, 0, "EXIT 69 -> OVER", NO, NO, NO, NO, NO),
-	ROW(GRACE_OVER, 0, NO, NO, NO, "KILL -> KILLING", NO, NO),
-	ROW(MIN_HOLD_OVER, 0, NO, NO, NO, NO, NO, OWN),
+	    "EXIT by 15 -> OVER", "EXIT by 15 -> OVER", "FORWARD 15 -> RUNNING", END, "FORWARD 15 -> ENDING", NO, OWN),
+	ROW(SIGNALLED, SIGTSTP, "STOP_SELF -> WAITING", "STOP_SELF -> LAPSED", "FORWARD 20 -> RUNNING",
+	    "STOP_SELF -> STAYING", NO, NO, "STOP_SELF -> HOLDING"),
+	ROW(SIGNALLED, SIGCONT, NO, NO, "CONTINUE -> RUNNING", NO, NO, NO, NO),
+	ROW(CONNECT_TIMEOUT, 0, "EXIT 69 -> OVER", NO, NO, NO, NO, NO, NO),
+	ROW(GRACE_OVER, 0, NO, NO, NO, NO, "KILL -> KILLING", NO, NO),
+	ROW(MAX_HOLD_OVER, 0, NO, NO, END, END, NO, NO, NO),
+	ROW(MIN_HOLD_OVER, 0, NO, NO, NO, NO, NO, NO, OWN),
 };
 /* clang-format on */
 
@@ -183,7 +190,7 @@ static void every_event_is_in_the_table(void)
 
 static void command_gives_its_status(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(EXITED_ALONE, EXIT(255), "EXIT 255 -> OVER");
 	CU_ASSERT_TRUE(s.exit.own);
@@ -191,7 +198,7 @@ static void command_gives_its_status(void)
 
 static void command_that_died_by_a_signal_takes_the_wrapper_along(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(EXITED_ALONE, DEATH(SIGSEGV), "EXIT by 11 -> OVER");
 	CU_ASSERT_TRUE(s.exit.own);
@@ -201,14 +208,14 @@ static void busy_lock_gives_the_status_that_was_asked_for(void)
 {
 	struct zkl__supervisor s;
 
-	zkl__supervisor_init(&s, 0, false);
+	zkl__supervisor_init(&s, &(struct zkl__supervisor_policy){.busy_status = 0});
 	STEP(ENDED, ZKL_EBUSY, "EXIT 0 -> OVER");
 	CU_ASSERT_FALSE(s.exit.own);
 }
 
 static void loss_wins_over_a_status_of_0(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	/* The command has ended, but the lock says no when it is asked after the reap. */
 	STEP(LOST, 0, "TERM -> ENDING");
@@ -218,7 +225,7 @@ static void loss_wins_over_a_status_of_0(void)
 
 static void loss_while_leftovers_live_wins_over_the_status(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(EXITED, EXIT(0), "TERM -> ENDING");
 	STEP(LOST, 0, "-> ENDING");
@@ -227,7 +234,7 @@ static void loss_while_leftovers_live_wins_over_the_status(void)
 
 static void loss_while_killing_wins_over_the_status(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(EXITED, EXIT(0), "TERM -> ENDING");
 	STEP(GRACE_OVER, 0, "KILL -> KILLING");
@@ -237,7 +244,7 @@ static void loss_while_killing_wins_over_the_status(void)
 
 static void nothing_is_released_before_the_tree_is_gone(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(LOST, 0, "TERM -> ENDING");
 	STEP(EXITED, DEATH(SIGTERM), "-> ENDING");
@@ -248,7 +255,7 @@ static void nothing_is_released_before_the_tree_is_gone(void)
 
 static void leftovers_do_not_change_the_status(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(EXITED, EXIT(0), "TERM -> ENDING");
 	STEP(GONE, 0, "EXIT 0 -> OVER");
@@ -257,14 +264,14 @@ static void leftovers_do_not_change_the_status(void)
 
 static void grant_behind_a_signal_starts_nothing(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(SIGNALLED, SIGTERM, "EXIT by 15 -> OVER");
 	STEP(GRANTED, 0, "-> OVER");
 }
 
 static void signal_right_behind_the_grant_goes_to_the_command(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(SIGNALLED, SIGTERM, "FORWARD 15 -> RUNNING");
 	STEP(EXITED_ALONE, DEATH(SIGTERM), "EXIT by 15 -> OVER");
@@ -272,7 +279,7 @@ static void signal_right_behind_the_grant_goes_to_the_command(void)
 
 static void signal_right_behind_the_grant_of_a_missing_command(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(SIGNALLED, SIGTERM, "FORWARD 15 -> RUNNING");
 	STEP(EXEC_FAILED, ENOENT, "EXIT 127 -> OVER");
@@ -280,7 +287,7 @@ static void signal_right_behind_the_grant_of_a_missing_command(void)
 
 static void loss_between_grant_and_start(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(LOST, 0, "TERM -> ENDING");
 	/* The warden was stopped and has started nothing. */
@@ -289,7 +296,7 @@ static void loss_between_grant_and_start(void)
 
 static void grant_that_comes_too_late_is_put_away_and_tried_again(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED_LATE, 0, "RELEASE -> LAPSED");
 	STEP(LOST, 0, "-> LAPSED");
 	STEP(ENDED, 0, "ATTEMPT -> WAITING");
@@ -298,7 +305,7 @@ static void grant_that_comes_too_late_is_put_away_and_tried_again(void)
 
 static void stopped_command_goes_on_when_we_are_continued(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(STOPPED, SIGTSTP, "TAKE_TERMINAL -> RUNNING");
 	STEP(SIGNALLED, SIGTSTP, "STOP_SELF -> RUNNING");
@@ -308,7 +315,7 @@ static void stopped_command_goes_on_when_we_are_continued(void)
 
 static void stopped_command_is_ended_by_what_ends_others(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(STOPPED, SIGTSTP, "TAKE_TERMINAL -> RUNNING");
 	STEP(SIGNALLED, SIGUSR1, "FORWARD 10 -> RUNNING");
@@ -318,7 +325,7 @@ static void stopped_command_is_ended_by_what_ends_others(void)
 
 static void stopped_command_does_not_go_on_without_the_lock(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(STOPPED, SIGTSTP, "TAKE_TERMINAL -> RUNNING");
 	STEP(SIGNALLED, SIGTSTP, "STOP_SELF -> RUNNING");
@@ -329,7 +336,7 @@ static void stopped_command_does_not_go_on_without_the_lock(void)
 
 static void dead_warden_is_a_failure_of_the_wrapper(void)
 {
-	BEGIN(true);
+	BEGIN(.min_hold = true);
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(WARDEN_DIED, 0, "KILL -> KILLING");
 	STEP(GONE, 0, "EXIT 125 -> OVER");
@@ -337,7 +344,7 @@ static void dead_warden_is_a_failure_of_the_wrapper(void)
 
 static void dead_warden_does_not_hide_a_loss(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(LOST, 0, "TERM -> ENDING");
 	STEP(WARDEN_DIED, 0, "KILL -> KILLING");
@@ -346,7 +353,7 @@ static void dead_warden_does_not_hide_a_loss(void)
 
 static void dead_warden_does_not_change_a_status_that_is_known(void)
 {
-	BEGIN(false);
+	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(EXITED, EXIT(4), "TERM -> ENDING");
 	STEP(WARDEN_DIED, 0, "KILL -> KILLING");
@@ -355,7 +362,7 @@ static void dead_warden_does_not_change_a_status_that_is_known(void)
 
 static void min_hold_holds_on(void)
 {
-	BEGIN(true);
+	BEGIN(.min_hold = true);
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(EXITED_ALONE, EXIT(1), "HOLD -> HOLDING");
 	STEP(WARDEN_DIED, 0, "-> HOLDING");
@@ -364,7 +371,7 @@ static void min_hold_holds_on(void)
 
 static void min_hold_holds_on_after_leftovers(void)
 {
-	BEGIN(true);
+	BEGIN(.min_hold = true);
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(EXITED, EXIT(0), "TERM -> ENDING");
 	STEP(GONE, 0, "HOLD -> HOLDING");
@@ -373,7 +380,7 @@ static void min_hold_holds_on_after_leftovers(void)
 
 static void min_hold_ends_when_told_to_stop(void)
 {
-	BEGIN(true);
+	BEGIN(.min_hold = true);
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(EXITED_ALONE, EXIT(1), "HOLD -> HOLDING");
 	STEP(SIGNALLED, SIGUSR1, "-> HOLDING");
@@ -382,7 +389,7 @@ static void min_hold_ends_when_told_to_stop(void)
 
 static void min_hold_is_not_begun_when_told_to_stop_before(void)
 {
-	BEGIN(true);
+	BEGIN(.min_hold = true);
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(SIGNALLED, SIGTERM, "FORWARD 15 -> RUNNING");
 	STEP(EXITED_ALONE, DEATH(SIGTERM), "EXIT by 15 -> OVER");
@@ -390,7 +397,7 @@ static void min_hold_is_not_begun_when_told_to_stop_before(void)
 
 static void min_hold_is_not_begun_when_told_to_stop_while_killing(void)
 {
-	BEGIN(true);
+	BEGIN(.min_hold = true);
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(EXITED, EXIT(0), "TERM -> ENDING");
 	STEP(GRACE_OVER, 0, "KILL -> KILLING");
@@ -400,17 +407,112 @@ static void min_hold_is_not_begun_when_told_to_stop_while_killing(void)
 
 static void min_hold_does_not_hold_for_a_command_that_is_missing(void)
 {
-	BEGIN(true);
+	BEGIN(.min_hold = true);
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(EXEC_FAILED, ENOENT, "EXIT 127 -> OVER");
 }
 
 static void loss_in_the_rest_of_min_hold_is_not_the_commands(void)
 {
-	BEGIN(true);
+	BEGIN(.min_hold = true);
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(EXITED_ALONE, EXIT(0), "HOLD -> HOLDING");
 	STEP(LOST, 0, "EXIT 0 -> OVER");
+}
+
+static void max_hold_gives_a_status_of_its_own(void)
+{
+	BEGIN(.min_hold = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(MAX_HOLD_OVER, 0, "TERM -> ENDING");
+	STEP(EXITED_ALONE, EXIT(0), "EXIT 78 -> OVER");
+	CU_ASSERT_FALSE(s.exit.own);
+}
+
+static void max_hold_kills_what_does_not_end(void)
+{
+	BEGIN();
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(STOPPED, SIGTSTP, "TAKE_TERMINAL -> RUNNING");
+	STEP(MAX_HOLD_OVER, 0, "TERM -> ENDING");
+	STEP(SIGNALLED, SIGTERM, "FORWARD 15 -> ENDING");
+	STEP(GRACE_OVER, 0, "KILL -> KILLING");
+	STEP(WARDEN_DIED, 0, "KILL -> KILLING");
+	STEP(GONE, 0, "EXIT 78 -> OVER");
+}
+
+static void loss_counts_more_than_max_hold(void)
+{
+	BEGIN();
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(MAX_HOLD_OVER, 0, "TERM -> ENDING");
+	STEP(LOST, 0, "-> ENDING");
+	STEP(EXITED_ALONE, EXIT(0), "EXIT 76 -> OVER");
+}
+
+static void max_hold_does_not_count_for_a_command_that_has_ended(void)
+{
+	BEGIN();
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(5), "TERM -> ENDING");
+	STEP(MAX_HOLD_OVER, 0, "-> ENDING");
+	STEP(GONE, 0, "EXIT 5 -> OVER");
+}
+
+static void what_is_left_behind_is_waited_for(void)
+{
+	BEGIN(.wait_all = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(5), "STAY -> STAYING");
+	STEP(SIGNALLED, SIGCONT, "-> STAYING");
+	STEP(GONE, 0, "EXIT 5 -> OVER");
+	CU_ASSERT_TRUE(s.exit.own);
+}
+
+static void what_is_left_behind_is_waited_for_before_min_hold(void)
+{
+	BEGIN(.wait_all = true, .min_hold = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(5), "STAY -> STAYING");
+	STEP(GONE, 0, "HOLD -> HOLDING");
+	STEP(MIN_HOLD_OVER, 0, "EXIT 5 -> OVER");
+}
+
+static void signal_ends_what_is_left_behind_and_min_hold(void)
+{
+	BEGIN(.wait_all = true, .min_hold = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(5), "STAY -> STAYING");
+	STEP(SIGNALLED, SIGHUP, "TERM -> ENDING");
+	STEP(GRACE_OVER, 0, "KILL -> KILLING");
+	STEP(GONE, 0, "EXIT 5 -> OVER");
+}
+
+static void signal_before_the_end_of_the_command_ends_what_is_left_behind(void)
+{
+	BEGIN(.wait_all = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(SIGNALLED, SIGTERM, "FORWARD 15 -> RUNNING");
+	STEP(EXITED, EXIT(5), "TERM -> ENDING");
+	STEP(GONE, 0, "EXIT 5 -> OVER");
+}
+
+static void loss_ends_what_is_left_behind(void)
+{
+	BEGIN(.wait_all = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(0), "STAY -> STAYING");
+	STEP(LOST, 0, "TERM -> ENDING");
+	STEP(GONE, 0, "EXIT 76 -> OVER");
+}
+
+static void max_hold_ends_what_is_left_behind(void)
+{
+	BEGIN(.wait_all = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(0), "STAY -> STAYING");
+	STEP(MAX_HOLD_OVER, 0, "TERM -> ENDING");
+	STEP(GONE, 0, "EXIT 78 -> OVER");
 }
 
 #define TEST(name)                                                                                                     \
@@ -448,6 +550,16 @@ int main(void)
 	                        TEST(min_hold_is_not_begun_when_told_to_stop_while_killing),
 	                        TEST(min_hold_does_not_hold_for_a_command_that_is_missing),
 	                        TEST(loss_in_the_rest_of_min_hold_is_not_the_commands),
+	                        TEST(max_hold_gives_a_status_of_its_own),
+	                        TEST(max_hold_kills_what_does_not_end),
+	                        TEST(loss_counts_more_than_max_hold),
+	                        TEST(max_hold_does_not_count_for_a_command_that_has_ended),
+	                        TEST(what_is_left_behind_is_waited_for),
+	                        TEST(what_is_left_behind_is_waited_for_before_min_hold),
+	                        TEST(signal_ends_what_is_left_behind_and_min_hold),
+	                        TEST(signal_before_the_end_of_the_command_ends_what_is_left_behind),
+	                        TEST(loss_ends_what_is_left_behind),
+	                        TEST(max_hold_ends_what_is_left_behind),
 	                        CU_TEST_INFO_NULL};
 	CU_SuiteInfo suites[] = {{"supervisor", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
 
