@@ -12,6 +12,7 @@
 
 #include <zklock/guarded.h>
 
+#include "attempts.h"
 #include "auth.h"
 #include "node_data.h"
 #include "thread.h"
@@ -201,6 +202,7 @@ static void note_stat(struct operation *op, const struct Stat *stat)
 	op->mail.reply.czxid = stat->czxid;
 	op->mail.reply.owner = stat->ephemeralOwner;
 	op->mail.reply.born_ms = stat->ctime;
+	op->mail.reply.changed_ms = stat->mtime;
 }
 
 /* ---- completions: on a thread of the client ------------------------------------------------------------------------------ */
@@ -548,11 +550,6 @@ void zkl__client_send(struct zkl__client *client, uint64_t party, const struct z
 
 /* ---- life ---------------------------------------------------------------------------------------------------------------- */
 
-static void be_silent(const char *message)
-{
-	(void)message;
-}
-
 /* Each line. They are sent before all else, whenever it connects. */
 static void add_auth(zhandle_t *handle, const char *auth)
 {
@@ -574,7 +571,8 @@ static bool open_handle(struct zkl__client *client, const char *servers)
 
 	zkl__thread_block_signals(&before);
 	client->handle = zookeeper_init2(servers, on_session, (int)client->options.timeout_ms,
-	                                 session.client_id ? &session : NULL, client, ZOO_NO_LOG_CLIENTENV, be_silent);
+	                                 session.client_id ? &session : NULL, client, ZOO_NO_LOG_CLIENTENV,
+	                                 zkl__attempts_note);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!client->handle)
 		return false;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "front.h"
 #include "alarm.h"
+#include "look.h"
 #include "message.h"
+#include "session_options.h"
 #include "terminal.h"
 
 #include <errno.h>
@@ -11,6 +13,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* How long the end waits for the servers' word, should they not give it: with a lock to give back, when told to end
@@ -19,7 +22,11 @@
 #define LEAVE_MS   1000
 #define GIVE_UP_MS 200
 
-#define HOLDER_MS 1000
+/* A look at the queue, in which nothing else goes on here: the one that was asked for with -v, and one for the terminal. */
+#define LOOK_MS       1000
+#define LOOK_SHORT_MS 200
+/* A wait that is over before is not shown, unless it is in a queue. */
+#define SHOW_FIRST_MS 1000
 
 /* Killing: when the warden has had its time, and when to say that it does not help. */
 #define KILL_HELP_NS (200 * ZKL__NS_PER_MS)
@@ -45,6 +52,100 @@ static void on_lock_event(const zkl_event *event, void *user);
 static double seconds_since(int64_t then_ns)
 {
 	return (double)(zkl__alarm_now() - then_ns) / 1e9;
+}
+
+/* ---- how the wait goes ---- */
+
+static int64_t wall_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static bool is_waiting(const struct zkl__front *front)
+{
+	return front->supervisor.state == ZKL__STATE_WAITING || front->supervisor.state == ZKL__STATE_LAPSED;
+}
+
+static bool is_connected(const struct zkl__front *front)
+{
+	zkl_stats stats = ZKL_STATS_INIT;
+
+	return zkl_session_stats(front->session, &stats) == 0 && stats.connected;
+}
+
+static void show(struct zkl__front *front)
+{
+	char line[400], why[250];
+
+	if (!front->shows || !is_waiting(front) || !zkl__message_can_show())
+		return;
+	if (is_connected(front)) {
+		zkl__progress_line(&front->progress, wall_ms(), line, sizeof(line));
+	} else {
+		zkl__session_why_unreached(front->session, why, sizeof(why));
+		snprintf(line, sizeof(line), "no server in reach (%s)", why);
+	}
+	zkl__message_show(line);
+}
+
+/* A list and one read on the servers. What cannot be had now stays as it was. */
+static void look_at_queue(struct zkl__front *front)
+{
+	const int64_t    patience_ms = front->tell ? LOOK_MS : LOOK_SHORT_MS;
+	struct zkl__look found;
+	char             who[400];
+
+	if (!front->look || front->granted)
+		return;
+	front->look = false;
+	if (is_connected(front) && zkl__lock_look(front->lock, patience_ms * ZKL__NS_PER_MS, &found, NULL) > 0) {
+		front->progress.looked = true;
+		front->progress.holder = found.peer;
+		front->progress.ahead = found.ahead;
+		zkl__progress_holder(&front->progress, wall_ms(), who, sizeof(who));
+		if (front->tell)
+			zkl__message_say("%s is %s", front->options->path, who);
+		front->tell = false;
+	}
+	show(front);
+}
+
+/* When what is shown has become old. Who shows nothing asks nothing. */
+static void look_again(struct zkl__front *front, int64_t now)
+{
+	if (!front->shows || now < front->show_ns)
+		return;
+	front->look = zkl__message_can_show();
+	front->show_ns = now + zkl__progress_pause_ms(&front->progress) * ZKL__NS_PER_MS;
+}
+
+/* A place in the queue, or another one. */
+static void on_waiting(struct zkl__front *front, const zkl_event *event)
+{
+	front->progress.ahead = event->ahead;
+	if (front->queued_ns == 0 || event->requeued > front->requeued) {
+		front->look = front->options->verbose || (front->shows && zkl__message_can_show());
+		front->tell = front->options->verbose;
+	} else {
+		TELL(front, "%s: at most %" PRIu32 " before us", front->options->path, event->ahead);
+		show(front);
+	}
+	if (front->queued_ns == 0)
+		front->queued_ns = zkl__alarm_now();
+	front->requeued = event->requeued;
+	front->reached = true;
+}
+
+/* For an end that is due to that. */
+static void because_unreached(struct zkl__front *front, const char *what)
+{
+	char why[250];
+
+	zkl__session_why_unreached(front->session, why, sizeof(why));
+	BECAUSE(front, "%.250s (%s)", what, why);
 }
 
 /* ---- the lease ---- */
@@ -98,9 +199,13 @@ static void on_granted(struct zkl__front *front, const zkl_event *event)
 		return;
 	}
 	front->granted = true;
+	zkl__message_show(NULL);
 	zkl_session_stats(front->session, &stats);
-	TELL(front, "acquired %s after %.3f s, token %" PRIu64 ", epoch %" PRIu64 ", session timeout %.3f s",
-	     front->options->path, seconds_since(front->started_ns), front->grant.token, front->grant.epoch,
+	TELL(front,
+	     "acquired %s after %.3f s, %.3f s of it in the queue, token %" PRIu64 ", epoch %" PRIu64
+	     ", session timeout %.3f s",
+	     front->options->path, seconds_since(front->started_ns),
+	     front->queued_ns > 0 ? seconds_since(front->queued_ns) : 0.0, front->grant.token, front->grant.epoch,
 	     (double)stats.timeout_ms / 1e3);
 	step(front, ZKL__ON_GRANTED, 0);
 }
@@ -157,8 +262,12 @@ static void on_ended(struct zkl__front *front, const zkl_event *event)
 		return;
 	}
 	/* A busy lock is no failure: it is told by the status alone. */
-	if (event->code == ZKL_EBUSY || event->code == ZKL_ETIMEDOUT)
-		front->ask_holder = event->code == ZKL_EBUSY;
+	if (event->code == ZKL_EBUSY)
+		front->look = front->tell = front->options->verbose;
+	else if (event->code == ZKL_ETIMEDOUT)
+		TELL(front, "%s: not granted within %.3f s", front->options->path, seconds_since(front->started_ns));
+	else if (event->code == ZKL_ENOTCONN)
+		because_unreached(front, text_of(event));
 	else
 		BECAUSE(front, "%s", text_of(event));
 	ended(front, event->code);
@@ -170,8 +279,7 @@ static void on_lock_event(const zkl_event *event, void *user)
 
 	switch (event->type) {
 	case ZKL_EV_WAITING:
-		front->ask_holder = !front->reached;
-		front->reached = true;
+		on_waiting(front, event);
 		break;
 	case ZKL_EV_GRANTED:
 		on_granted(front, event);
@@ -191,19 +299,6 @@ static void on_lock_event(const zkl_event *event, void *user)
 	case ZKL_EV_LEADER: /* an election's */
 		break;
 	}
-}
-
-/* -v only: one read on the servers. */
-static void tell_holder(struct zkl__front *front)
-{
-	zkl_peer peer;
-
-	const bool asked = front->ask_holder && front->options->verbose && !front->granted;
-	front->ask_holder = false;
-	if (!asked || zkl_lock_holder(front->session, front->options->path, &peer, NULL) <= 0)
-		return;
-	zkl__message_say("%s is held by %s, token %" PRIu64 ", %" PRIu32 " waiting", front->options->path, peer.id,
-	                 peer.token, peer.waiting);
 }
 
 /* ---- events of the command ---- */
@@ -372,7 +467,9 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 		take_terminal_from_stopped(front);
 		break;
 	case ZKL__DO_STOP_SELF:
+		zkl__message_show(NULL);
 		kill(getpid(), SIGSTOP);
+		show(front);
 		break;
 	case ZKL__DO_STAY:
 		TELL(front, "waiting for what the command left behind");
@@ -388,6 +485,7 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 		take_terminal(front);
 		break;
 	case ZKL__DO_EXIT: /* the loop ends */
+		zkl__message_show(NULL);
 		break;
 	}
 }
@@ -439,7 +537,8 @@ static int64_t state_due_ns(const struct zkl__front *front, int64_t now)
 	switch (front->supervisor.state) {
 	case ZKL__STATE_WAITING:
 	case ZKL__STATE_LAPSED:
-		return front->reached ? ZKL__NEVER : connect_end_ns(front);
+		return earlier(front->reached ? ZKL__NEVER : connect_end_ns(front),
+		               front->shows ? front->show_ns : ZKL__NEVER);
 	case ZKL__STATE_RUNNING:
 	case ZKL__STATE_STAYING:
 		return max_hold_end_ns(front);
@@ -471,8 +570,10 @@ static void look_at_connection(struct zkl__front *front)
 	front->reached = zkl_session_stats(front->session, &stats) == 0 && stats.session_id != 0;
 	if (front->reached)
 		return;
-	BECAUSE(front, "no ensemble reached at %.200s within %.3f s", front->servers,
-	        (double)front->options->connect_ms / 1e3);
+	char what[256];
+	snprintf(what, sizeof(what), "no ensemble reached at %.200s within %.3f s", front->servers,
+	         (double)front->options->connect_ms / 1e3);
+	because_unreached(front, what);
 	step(front, ZKL__ON_CONNECT_TIMEOUT, 0);
 }
 
@@ -492,6 +593,7 @@ static void look_at_clock(struct zkl__front *front)
 	case ZKL__STATE_LAPSED:
 		if (!front->reached && now >= connect_end_ns(front))
 			look_at_connection(front);
+		look_again(front, now);
 		break;
 	case ZKL__STATE_RUNNING:
 	case ZKL__STATE_STAYING:
@@ -552,7 +654,7 @@ void zkl__front_run(struct zkl__front *front)
 		read_signals(front);
 		zkl_session_process(front->session);
 		read_reports(front);
-		tell_holder(front);
+		look_at_queue(front);
 	}
 }
 
@@ -577,8 +679,9 @@ static int open_session(struct zkl__front *front, zkl_error *reterr)
 	options.auth = front->auth;
 	options.name = front->options->name;
 	options.log = front->options->verbose ? log_line : NULL;
-	/* The patience of a try; else that of -v, which asks who holds while signals wait. */
-	options.op_ms = front->options->wait_ms == 0 ? front->options->connect_ms : HOLDER_MS;
+	/* The patience of a try. */
+	options.op_ms = front->options->connect_ms < ZKL__MOST_TIMEOUT_MS ? front->options->connect_ms
+	                                                                  : ZKL__MOST_TIMEOUT_MS;
 	return zkl_session_open(&options, &front->session, reterr);
 }
 
@@ -590,6 +693,9 @@ int zkl__front_open(struct zkl__front *front)
 	zkl_error                           error;
 
 	zkl__supervisor_init(&front->supervisor, &policy);
+	front->progress.path = front->options->path;
+	front->shows = !front->options->quiet && front->options->wait_ms != 0 && isatty(STDERR_FILENO);
+	front->show_ns = front->started_ns + SHOW_FIRST_MS * ZKL__NS_PER_MS;
 	front->child.shared->grace_ns = front->options->grace_ms * ZKL__NS_PER_MS;
 	if ((front->alarm = zkl__alarm_open()) < 0) {
 		BECAUSE(front, "cannot make a timer: %s", strerror(errno));

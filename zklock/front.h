@@ -14,6 +14,7 @@
  * ends, and KILL at its end. */
 
 #include "child.h"
+#include "progress.h"
 #include "run_options.h"
 #include "supervisor.h"
 
@@ -36,11 +37,17 @@ struct zkl__front {
 	zkl_grant              grant;
 	bool                   granted, told_lost; /* `grant` */
 	bool                   reached;            /* a server, at least once */
-	bool                   ask_holder;         /* with -v: as soon as we are not in a callback */
+	bool                   look;               /* at the queue, as soon as we are not in a callback */
+	bool                   tell;               /* what is found then, with -v */
+	bool                   shows;              /* how the wait goes, on a terminal */
+	struct zkl__progress   progress;
+	uint32_t               requeued; /* places lost */
 	bool                   told_stuck;
 	bool                   gave_terminal; /* to the command, and have not taken it back */
 	int                    alarm;
 	int64_t                granted_ns, grace_end_ns, kill_begin_ns, kill_pause_ns;
+	int64_t                queued_ns;         /* when we had a place in the queue; 0: never */
+	int64_t                show_ns;           /* what is shown has to be looked at again */
 	int64_t                look_ns;           /* at the lease, at the latest */
 	char                   why[ZKL__WHY_MAX]; /* the line for an end that is not the command's own; may be empty */
 };

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who holds a lock. */
+#include "holder.h"
+
 #include <zklock/lock.h>
 
 #include <stdio.h>
+#include <string.h>
 
 #include "error.h"
 #include "path.h"
@@ -10,27 +12,32 @@
 #include "query.h"
 
 struct look {
-	struct zkl__query query; /* first */
-	const char       *path;
-	uint32_t          contenders;
-	char              name[ZKL__NAME_MAX];
-	int64_t           directory_czxid;
-	zkl_peer         *peer;
+	struct zkl__query       query; /* first */
+	const char             *path;
+	const struct zkl__uuid *own; /* NULL: none */
+	uint32_t                contenders;
+	char                    name[ZKL__NAME_MAX];
+	int64_t                 directory_czxid;
+	struct zkl__look       *found;
 };
 
 static void send(struct look *l, enum zkl__op op, const char *directory, const char *name)
 {
 	struct zkl__request request = {.op = op, .directory = directory, .name = name};
 
+	if (l->own)
+		request.uuid = *l->own;
 	zkl__query_send(&l->query, &request);
 }
 
-/* The list must not be older than what the caller knows. */
+/* The list must not be older than what the caller knows. Who stands in it knows no more than its session does, and no list
+ * of that is older. */
 static void ask_list(struct zkl__query *q)
 {
 	struct look *l = (struct look *)q;
 
-	send(l, ZKL__SYNC, l->path, NULL);
+	if (!l->own)
+		send(l, ZKL__SYNC, l->path, NULL);
 	send(l, ZKL__LIST, l->path, NULL);
 }
 
@@ -52,6 +59,7 @@ static void on_listed(struct look *l, const struct zkl__reply *reply)
 		return;
 	}
 	l->contenders = reply->queue.contenders;
+	l->found->ahead = reply->queue.own_sequence >= 0 ? reply->queue.ahead : 0;
 	l->directory_czxid = reply->czxid;
 	snprintf(l->name, sizeof l->name, "%s", reply->queue.lowest);
 	send(l, ZKL__READ, l->path, l->name);
@@ -71,7 +79,7 @@ static void on_read(struct look *l, const struct zkl__reply *reply)
 		ask_list(&l->query);
 		return;
 	}
-	zkl__peer_fill(l->peer, l->name, l->directory_czxid, l->contenders, reply);
+	zkl__peer_fill(&l->found->peer, l->name, l->directory_czxid, l->contenders, reply);
 	zkl__query_answer(&l->query, (int)l->contenders, NULL);
 }
 
@@ -92,20 +100,17 @@ static void on_reply(struct zkl__query *q, const struct zkl__reply *reply)
 	/* Unknown: asked again when the link is up. */
 }
 
-int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_error *reterr)
+int zkl__holder_look(zkl_session *session, const char *path, const struct zkl__uuid *own, int64_t patience_ns,
+                     struct zkl__look *ret, zkl_error *reterr)
 {
-	zkl_peer    peer = {0};
-	struct look l = {
-		.query = {.session = session, .ask = ask_list, .reply = on_reply}, .path = path, .peer = &peer};
-	int r = zkl__session_usable(session, reterr);
+	struct look l = {.query = {.session = session, .ask = ask_list, .reply = on_reply},
+	                 .path = path,
+	                 .own = own,
+	                 .found = ret};
+	int         r;
 
-	if (r == 0)
-		r = zkl__lock_path_check(path, zkl__session_chroot(session), reterr);
-	if (r == 0)
-		r = zkl__session_may_block(session, reterr);
-	if (r < 0)
-		return r;
-	r = zkl__query_run(&l.query, zkl__session_hub(session)->op_ns);
+	memset(ret, 0, sizeof *ret);
+	r = zkl__query_run(&l.query, patience_ns);
 	if (r == 0)
 		return zkl__error(reterr, ZKL_ENOTCONN, 0, 0,
 		                  "%s cannot be read: no server of the ensemble answered in time", path);
@@ -116,7 +121,21 @@ int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_e
 		                  path);
 	if (l.query.result < 0)
 		return zkl__error(reterr, l.query.result, l.query.zk_code, 0, "%s %s", path, l.query.text);
-	if (l.query.result > 0 && ret)
-		*ret = peer;
 	return l.query.result;
+}
+
+int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_error *reterr)
+{
+	struct zkl__look look;
+	int              r = zkl__session_usable(session, reterr);
+
+	if (r == 0)
+		r = zkl__lock_path_check(path, zkl__session_chroot(session), reterr);
+	if (r == 0)
+		r = zkl__session_may_block(session, reterr);
+	if (r == 0)
+		r = zkl__holder_look(session, path, NULL, zkl__session_hub(session)->op_ns, &look, reterr);
+	if (r > 0 && ret)
+		*ret = look.peer;
+	return r;
 }

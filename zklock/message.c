@@ -2,33 +2,98 @@
 #include "message.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+
+#define TEXT_MAX  1024 /* less than PIPE_BUF: a writable pipe takes it whole */
+#define SHOWN_MAX 512
+#define ERASE     "\r\033[K"
 
 const char *zkl__message_program = "zklock-run";
 
+static pthread_mutex_t mutex =
+	PTHREAD_MUTEX_INITIALIZER; /* of what is on the terminal: the library's threads log, too */
+static char shown[SHOWN_MAX];      /* "": nothing */
+
+static void put(const char *text, size_t length)
+{
+	struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+	if (poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0) {
+		/* Nobody is left to be told when this fails. */
+		ssize_t written = write(STDERR_FILENO, text, length);
+		(void)written;
+	}
+}
+
+static void make_visible(char *text, size_t length)
+{
+	for (size_t i = 0; i < length; i++) {
+		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+			text[i] = '?';
+	}
+}
+
 void zkl__message_say(const char *format, ...)
 {
-	char          line[1024]; /* less than PIPE_BUF: a writable pipe takes it whole */
-	const size_t  start = (size_t)snprintf(line, sizeof(line), "%s: ", zkl__message_program);
-	struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
-	va_list       args;
+	char         line[TEXT_MAX], all[TEXT_MAX + SHOWN_MAX + sizeof(ERASE)];
+	const size_t start = (size_t)snprintf(line, sizeof(line), "%s: ", zkl__message_program);
+	va_list      args;
 
 	va_start(args, format);
 	vsnprintf(line + start, sizeof(line) - start - 1, format, args);
 	va_end(args);
+	make_visible(line, strlen(line));
+	pthread_mutex_lock(&mutex);
+	put(all, (size_t)snprintf(all, sizeof(all), "%s%s\n%s", shown[0] != '\0' ? ERASE : "", line, shown));
+	pthread_mutex_unlock(&mutex);
+}
 
-	size_t length = strlen(line);
-	for (size_t i = start; i < length; i++) {
-		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
-			line[i] = '?';
+/* ---- on a terminal ---- */
+
+bool zkl__message_can_show(void)
+{
+	const char *type = getenv("TERM");
+
+	return isatty(STDERR_FILENO) && type != NULL && strcmp(type, "dumb") != 0 &&
+	       tcgetpgrp(STDERR_FILENO) == getpgrp();
+}
+
+/* Never within a character of several bytes. */
+static void cut(char *text, size_t length)
+{
+	if (strlen(text) <= length)
+		return;
+	while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
+		length--;
+	text[length] = '\0';
+}
+
+static size_t width(void)
+{
+	struct winsize size;
+
+	return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+}
+
+void zkl__message_show(const char *text)
+{
+	char line[SHOWN_MAX] = "", all[SHOWN_MAX + sizeof(ERASE)];
+
+	if (text != NULL) {
+		snprintf(line, sizeof(line), "%s: %s", zkl__message_program, text);
+		make_visible(line, strlen(line));
+		cut(line, width() - 1); /* the last column would begin the next line */
 	}
-	line[length++] = '\n';
-	if (poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0) {
-		/* Nobody is left to be told when this fails. */
-		ssize_t written = write(STDERR_FILENO, line, length);
-		(void)written;
+	pthread_mutex_lock(&mutex);
+	if (strcmp(line, shown) != 0) {
+		memcpy(shown, line, sizeof(shown));
+		put(all, (size_t)snprintf(all, sizeof(all), ERASE "%s", shown));
 	}
+	pthread_mutex_unlock(&mutex);
 }

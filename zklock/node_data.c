@@ -46,6 +46,11 @@ static size_t head_length(const char *data, size_t len)
 	return end ? (size_t)(end - data) + 1 : 0;
 }
 
+bool zkl__node_data_is_ours(const char *data, size_t len)
+{
+	return head_length(data, len) > 0;
+}
+
 bool zkl__node_data_is_marked(const char *data, size_t len)
 {
 	size_t head = head_length(data, len);

@@ -33,7 +33,9 @@ struct zkl__identity {
 size_t zkl__identity_print(char *ret, size_t size, const struct zkl__identity *who);
 size_t zkl__node_data_print(char *ret, size_t size, const struct zkl__identity *who, int64_t since_ms, bool marked,
                             const void *own, size_t own_len);
-bool   zkl__node_data_is_marked(const char *data, size_t len);
+/* Of this format: a lock's contender of this library. */
+bool zkl__node_data_is_ours(const char *data, size_t len);
+bool zkl__node_data_is_marked(const char *data, size_t len);
 /* The owner's name, printable; of foreign data all of it, escaped. *own points into data. */
 void zkl__node_data_read(const char *data, size_t len, char id[ZKL__NODE_ID_MAX], const char **own, size_t *own_len);
 /* `text` with all but printable ASCII replaced, cut to size. */

@@ -16,6 +16,9 @@ void zkl__peer_fill(zkl_peer *ret, const char *name, int64_t directory_czxid, ui
 	ret->epoch = (uint64_t)zkl__queue_sequence(name);
 	ret->token = (uint64_t)directory_czxid + ret->epoch;
 	ret->since_ms = read->born_ms;
+	/* Who had to wait for it wrote its mark when it was granted; who had not holds from the start. */
+	if (zkl__node_data_is_ours(read->data, read->data_len))
+		ret->held_ms = read->marked ? read->changed_ms : read->born_ms;
 	ret->waiting = contenders - 1;
 	zkl__node_data_read(read->data, read->data_len, ret->id, &own, &own_len);
 	if (!ret->id[0])

@@ -68,12 +68,12 @@ struct zkl__reply {
 	int64_t          sent_ns,
 		replied_ns; /* by the client's clock, before it was sent (0: it never was) and when it was answered */
 	/* CREATE, FIND, READ, READ_WATCH, and of the directory LIST, LIST_WATCH */
-	int64_t czxid, owner, born_ms;
+	int64_t czxid, owner, born_ms, changed_ms;
 	char    name[ZKL__NAME_MAX]; /* CREATE: the node's */
 	/* LIST, LIST_WATCH */
 	struct zkl__queue queue;
 	uint32_t          created; /* children ever created, which is the next sequence number */
-	/* WATCH_MARK */
+	/* WATCH_MARK, READ, READ_WATCH */
 	bool marked;
 	/* GUARDED: which write is not possible, from 1; 0: the node is not there */
 	size_t failed;

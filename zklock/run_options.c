@@ -37,7 +37,7 @@ const char zkl__run_help[] =
 	"  -k, --kill-after=DURATION      between TERM and KILL, whenever COMMAND or what it left\n"
 	"                                 behind is ended (T/8, at most T/4)\n"
 	"      --name=NAME                what others are told of who holds or waits\n"
-	"  -v, --verbose                  say who holds it, the token, and what ended\n"
+	"  -v, --verbose                  say who holds it, our place, the token, and what ended\n"
 	"  -q, --quiet                    say nothing but what failed\n"
 	"      --help, --version\n"
 	"\n"

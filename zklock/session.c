@@ -24,10 +24,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "attempts.h"
 #include "client.h"
 #include "error.h"
 #include "events.h"
 #include "identities.h"
+#include "look.h"
 #include "servers.h"
 #include "session_core.h"
 #include "session_options.h"
@@ -234,17 +236,48 @@ static void begin_outage(zkl_session *s)
 	s->tell_ns = s->alone_ns + zkl__hub_timeout_ns(&s->hub);
 }
 
+/* What is known of names changes while they are looked up. */
+static size_t tell_of_names(const zkl_session *s, char *ret, size_t size)
+{
+	size_t used = 0;
+
+	*ret = 0;
+	if (s->resolving && s->numeric)
+		return 0;
+	for (unsigned i = 0; i < s->servers.count && used < size; i++)
+		if (s->resolving || !s->servers.list[i].known)
+			used += (size_t)snprintf(ret + used, size - used, "%s%s: %s", used ? "; " : "",
+			                         s->servers.list[i].host,
+			                         s->resolving ? "still being looked up" : "does not resolve");
+	return used < size ? used : size - 1;
+}
+
+static void tell_why_unreached(const zkl_session *s, char *ret, size_t size)
+{
+	size_t used = tell_of_names(s, ret, size);
+
+	if (!s->numeric || used + 3 > size)
+		return;
+	if (used)
+		used += (size_t)snprintf(ret + used, size - used, "; ");
+	zkl__attempts_tell(s->numeric, ret + used, size - used);
+}
+
+void zkl__session_why_unreached(zkl_session *s, char *ret, size_t size)
+{
+	pthread_mutex_lock(&s->mutex);
+	tell_why_unreached(s, ret, size);
+	pthread_mutex_unlock(&s->mutex);
+}
+
 static void tell_of_outage(zkl_session *s, int64_t now)
 {
-	char   text[400];
-	size_t length;
+	char text[400], why[300];
 
 	s->tell_ns = ZKL__NEVER;
-	length = (size_t)snprintf(text, sizeof text, "no server has been reached for %" PRId64 " ms%s, trying on:",
-	                          (now - s->alone_ns) / MS, s->numeric ? "" : ", since their names do not resolve");
-	for (unsigned i = 0; i < s->servers.count && length < sizeof text; i++)
-		length += (size_t)snprintf(text + length, sizeof text - length, " %s %s", s->servers.list[i].host,
-		                           s->servers.list[i].port);
+	tell_why_unreached(s, why, sizeof why);
+	snprintf(text, sizeof text, "no server has been reached for %" PRId64 " ms, trying on: %s",
+	         (now - s->alone_ns) / MS, why);
 	world_log(s, LOG_WARNING, "unreachable", text, NULL);
 }
 
@@ -416,6 +449,7 @@ static void hand_out(zkl_session *s, struct zkl__mail *mail)
 			          "the servers disagree on the session timeout; set them alike", NULL);
 		zkl__hub_link_up(&s->hub, mail->session_id, mail->timeout_ns);
 		s->tell_ns = ZKL__NEVER;
+		zkl__attempts_forget();
 		zkl__session_changed(s);
 		break;
 	case ZKL__MAIL_DISCONNECTED:

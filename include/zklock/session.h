@@ -56,7 +56,7 @@ extern "C" {
  *   not-deleted      3  a node of ours may not be deleted: it keeps others out until the session ends
  *   lost             4  a grant was lost; the message says which and why
  *   expired          4  the session is over, a new one is opened
- *   unreachable      4  no server has been reached for a session timeout; said once, until one is, and tried on
+ *   unreachable      4  no server has been reached for a session timeout, and why; said once, until one is, and tried on
  *   resolve          4  no name of the servers has an address; tried again
  *   timeout-changed  4  servers with different session limits or ticks: the lease follows the least of them
  *   duplicate        4  two nodes of one contender, which must not be: the other one is deleted

@@ -119,6 +119,7 @@ typedef struct zkl_grant {
 
 /* Who holds or leads.
  * since_ms: when it queued, Unix time by the server's clock.
+ * held_ms:  since when it holds, by the same clock; 0: not known (a leader; a contender of another client).
  * waiting:  contenders behind it, the asking one included.
  * id:       printable "host:pid program"; a candidate's or a foreign client's data, all but printable ASCII escaped as \xNN;
  *           where there is none, the node's name.
@@ -129,7 +130,8 @@ typedef struct zkl_peer {
 	uint32_t waiting, data_len;
 	char     id[128];
 	char     data[ZKL_DATA_MAX];
-	uint64_t spare[4];
+	int64_t  held_ms;
+	uint64_t spare[3];
 } zkl_peer;
 
 /* Each attempt (a start, a campaign or an acquire that returned >= 0, or an acquire that had to wait) sends

@@ -3,9 +3,12 @@
 
 import ast
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -283,7 +286,7 @@ class NobodyThere(CommandTest):
                 status, out, err = self.call("-s", CLOSED, "--connect-timeout", "0.5", *arguments, self.lock, "true")
                 took = time.monotonic() - began
                 self.assertEqual((status, out), (69, b""))
-                self.assert_one_line(err)
+                self.assert_one_line(err, "127.0.0.1:1: Connection refused")
                 self.assertTrue(0.5 <= took < 3, took)
 
     def test_unreached_within_the_wait(self):
@@ -291,15 +294,47 @@ class NobodyThere(CommandTest):
         status, _, err = self.call("-s", CLOSED, "-w", "300ms", self.lock, "--", "true")
         took = time.monotonic() - began
         self.assertEqual(status, 69)
-        self.assert_one_line(err)
+        self.assert_one_line(err, "127.0.0.1:1: Connection refused")
         self.assertTrue(0.3 <= took < 3, took)
+
+    def why(self, servers, *parts):
+        """A connect timeout that is long enough for a first attempt on a busy machine."""
+        status, out, err = self.call("-s", servers, "--connect-timeout", "2", self.lock, "--", "true")
+        self.assertEqual((status, out), (69, b""))
+        self.assert_one_line(err, *parts)
+
+    def test_name_that_does_not_resolve(self):
+        self.why("no-such-host.invalid:2181", "no-such-host.invalid: does not resolve")
+        self.why("no-such-host.invalid,127.0.0.1:1", "no-such-host.invalid: does not resolve",
+                 "127.0.0.1:1: Connection refused")
+
+    def test_server_that_does_not_answer(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = "127.0.0.1:%d" % server.getsockname()[1]
+            self.why(address, address + ": no answer")
+
+    def test_server_that_hangs_up(self):
+        """As one that is in no quorum does."""
+        def hang_up(server):
+            while True:
+                try:
+                    with server.accept()[0] as client:
+                        client.recv(1000)
+                except OSError:
+                    return
+
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            threading.Thread(target=hang_up, args=(server,), daemon=True).start()
+            address = "127.0.0.1:%d" % server.getsockname()[1]
+            self.why(address, address + ": hangs up, as without a quorum")
+            server.shutdown(socket.SHUT_RDWR)
 
     def test_verbose_names_who_cannot_be_reached(self):
         wrapper = self.start("-v", "-T", "1s", "-s", CLOSED, self.lock, "--", "true")
         line = wrapper.stderr.readline()
         wrapper.terminate()
         self.assertEqual(wrapper.result(5)[0], -signal.SIGTERM)
-        self.assert_one_line(line, "no server has been reached", "127.0.0.1 1")
+        self.assert_one_line(line, "no server has been reached", "127.0.0.1:1: Connection refused")
 
     def test_signal_while_nobody_is_there(self):
         wrapper = self.start("-s", CLOSED, self.lock, "--", "true")
@@ -370,7 +405,41 @@ class Busy(CommandTest):
         holder = self.hold()
         status, out, err = self.call("-nv", self.lock, "--", "true")
         self.assertEqual((status, out), (75, b""))
-        self.assert_one_line(err, "is held by", ":%d" % holder.pid)
+        self.assert_one_line(err, "is held by", ":%d zklock-run since " % holder.pid, ", 0 waiting")
+
+    def test_verbose_tells_the_place_in_the_queue_and_the_wait(self):
+        self.hold()
+        first = self.queue("-v", ahead=1)
+        second = self.queue("-v", "-w", "1.5", ahead=2)
+        line = first.stderr.readline().decode()
+        while "is held by" not in line:
+            line = first.stderr.readline().decode()
+        self.assertIn("we are 1st of ", line)
+        status, _, err = second.result()
+        self.assertEqual(status, 75)
+        self.assertIn("we are 2nd of 2 waiting", err.decode())
+        self.assertRegex(err.decode(), r"not granted within 1\.[5-9]")
+
+    def test_verbose_tells_how_long_it_held_and_not_how_long_it_is_there(self):
+        """Who had to wait holds since the grant."""
+        first = self.hold()
+        second = self.queue(command=("sh", "-c", "date +%s > $0.new && mv $0.new $0; exec sleep 1000",
+                                     self.file("granted")))
+        with zkwire.Client(SERVERS) as client:
+            queued = client.created(self.lock + "/" + client.children(self.lock)[1])
+        wait_for(lambda: time.time() > queued + 2.5, "it has waited for a while")
+        first.terminate()
+        granted = int(wait_for(lambda: self.text("granted"), "it holds"))
+
+        def since():
+            err = self.call("-nv", self.lock, "--", "true", env={"TZ": "UTC0"})[2].decode()
+            self.assertIn(":%d " % second.pid, err)
+            seconds = re.search(r" since (\d\d):(\d\d):(\d\d)", err)
+            hours, minutes, rest = map(int, seconds.groups())
+            return (hours * 60 + minutes) * 60 + rest
+
+        # The mark is written a moment after the grant.
+        wait_for(lambda: abs(since() - granted % 86400) <= 1, "it is told since when it holds", 10)
 
     def test_verbose_tells_the_whole_story(self):
         status, out, err = self.call("-v", self.lock, "--", "sh", "-c", "echo $ZKLOCK_TOKEN; exit 3")

@@ -4,11 +4,15 @@
 The shell is a few lines of Python that lead a session and run one job: what job control asks of a shell, and nothing
 else."""
 
+import fcntl
 import os
 import pty
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import unittest
 
 from support import BINARY, SERVERS, CommandTest, lives, state_of, wait_for
@@ -56,7 +60,7 @@ while not os.path.exists(ready + '.go'):
 """)
 
 
-class Terminal(CommandTest):
+class TerminalTest(CommandTest):
     def shell(self, *arguments, script="", command=None, ready=True):
         """The job, on a terminal of its own."""
         command = command or ("sh", "-c", script)
@@ -100,6 +104,8 @@ class Terminal(CommandTest):
     def foreground(self):
         return os.tcgetpgrp(self.terminal)
 
+
+class Terminal(TerminalTest):
     def test_ctrl_c_reaches_the_command_once_and_the_wrapper_dies_of_it(self):
         script = 'trap \'echo told >> "$READY.told"; trap - INT; kill -INT $$\' INT; touch "$READY"; ' \
                  'while :; do sleep 0.02; done'
@@ -216,6 +222,98 @@ class Terminal(CommandTest):
         os.kill(wait_for(self.job, "it runs"), signal.SIGHUP)
         self.told("ended -1 job")
         self.assertFalse(lives(command))
+
+
+# Takes away what the line was in.
+ERASE = "\r\033[K"
+
+
+class Progress(TerminalTest):
+    """What is shown on the terminal of who waits."""
+
+    def setUp(self):
+        super().setUp()
+        self.seen = ""
+        self.term = "xterm"
+
+    def shell(self, *arguments, columns=200, **options):
+        pid = super().shell(*arguments, **options)
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        return pid
+
+    def see(self):
+        """All that has come so far."""
+        while select.select([self.terminal], [], [], 0)[0]:
+            try:
+                self.seen += os.read(self.terminal, 65536).decode()
+            except OSError:
+                break
+        return self.seen
+
+    def shown(self, *parts):
+        def is_shown():
+            line = self.see().rpartition(ERASE)[2]
+            return all(part in line for part in parts)
+        try:
+            wait_for(is_shown, "the line says: " + " ... ".join(parts))
+        except AssertionError as error:
+            raise AssertionError("%s; all that was seen: %r" % (error, self.seen)) from error
+
+    def environment(self, **more):
+        return super().environment(**dict({"TERM": self.term}, **more))
+
+    def test_line_follows_the_queue_and_goes_before_the_command_speaks(self):
+        holder = self.hold("--name", "nightly")
+        other = self.queue()
+        self.shell(script="echo out; exit 3", ready=False)
+        self.shown("waiting, 2nd of 2, held by ", ":%d nightly since " % holder.pid, ": " + self.lock)
+        other.terminate()
+        self.shown(", 1st of ")
+        # Looked at again without an event.
+        self.queue(ahead=2)
+        self.shown(", 1st of 2, held by ")
+        self.assertNotIn("\n", self.see())
+        holder.terminate()
+        self.told("ended 3 job")
+        self.assertEqual(self.see().rpartition(ERASE)[2], "out\r\n")
+
+    def test_line_goes_with_a_signal(self):
+        self.hold()
+        self.shell(script="true", ready=False)
+        self.shown("1st of 1")
+        self.press(b"\x03")
+        self.told("ended -2 job")
+        self.assertEqual(self.see().rpartition(ERASE)[2], "")
+
+    def test_line_stays_below_what_is_said(self):
+        self.hold()
+        self.shell("-v", script="true", ready=False)
+        self.shown("waiting, 1st of 1")
+        lines = [line for line in self.see().replace(ERASE, "").split("\r\n") if "is held by" in line]
+        self.assertEqual(len(lines), 1, self.seen)
+
+    def test_line_says_that_nobody_is_there(self):
+        self.shell("-s", "127.0.0.1:1", script="true", ready=False)
+        self.shown("no server in reach (127.0.0.1:1: Connection refused)")
+        self.press(b"\x03")
+        self.told("ended -2 job")
+
+    def test_line_is_cut_to_the_width(self):
+        self.hold()
+        self.shell(script="true", ready=False, columns=40)
+        wait_for(lambda: 0 < len(self.see().rpartition(ERASE)[2]) <= 39, "the line is cut")
+
+    def test_nothing_is_shown_where_it_is_not_wanted(self):
+        self.hold()
+        for arguments, term in ((("-q",), "xterm"), ((), "dumb")):
+            with self.subTest(arguments=arguments, term=term):
+                self.term = term
+                waiting = len(self.nodes())
+                self.shell(*arguments, "-w", "3", script="true", ready=False)
+                wait_for(lambda: len(self.nodes()) > waiting, "it has queued")
+                self.told("ended 75 job")
+                self.assertEqual(self.see(), "")
+                os.remove(self.file("shell"))
 
 
 class Pipeline(CommandTest):

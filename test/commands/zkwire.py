@@ -79,6 +79,11 @@ class Client:
             at += 4 + size
         return sorted(names, key=lambda name: name[-10:])
 
+    def created(self, path):
+        """When a node was made, as seconds since the epoch."""
+        _, _, ctime, _ = struct.unpack(">qqqq", self.ask(EXISTS, wire.string(path) + b"\0")[:32])
+        return ctime / 1000
+
     def make(self, path, permissions=ALL):
         """A directory, for everybody with these permissions; its parents with all of them."""
         parent = path.rpartition("/")[0]

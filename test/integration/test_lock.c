@@ -39,6 +39,7 @@ static void one_node_while_held_none_after(void)
 	snprintf(own, sizeof own, ":%d ", (int)getpid());
 	EXPECT_TRUE(strstr(peer.id, own) != NULL);
 	EXPECT_RANGE(peer.since_ms / 1000, time(NULL) - 60, time(NULL) + 60);
+	EXPECT_INT(peer.held_ms, peer.since_ms);
 	EXPECT_RC(zkl_lock_release(lock, ENOUGH_MS, NULL), ZKL_OK);
 	EXPECT_INT(zkclient_count(observer(), path.text), 0);
 	EXPECT_RC(zkl_lock_check(lock, grant.token), ZKL_ENOTHELD);

@@ -168,8 +168,7 @@ static void names_without_an_address_are_logged_and_tried_again(void)
 {
 	zkl_session *s = open_logged("no-such-host.invalid:2181", 4);
 	EVENTUALLY(lines("resolve", 4, "no-such-host.invalid") >= 2, 4 * ENOUGH_MS);
-	EVENTUALLY(lines("unreachable", 4, "names do not resolve, trying on: no-such-host.invalid 2181") == 1,
-	           ENOUGH_MS);
+	EVENTUALLY(lines("unreachable", 4, "trying on: no-such-host.invalid: ") == 1, ENOUGH_MS);
 	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
 }
 
@@ -182,8 +181,7 @@ static void outage_of_a_session_timeout_is_logged_once(void)
 	zkl_grant grant;
 	net_open(&n, 1, 1);
 	net_set_door(&n, PROXY_REFUSING);
-	const char *colon = strrchr(n.servers, ':');
-	snprintf(named, sizeof named, "%.*s %s", (int)(colon - n.servers), n.servers, colon + 1);
+	snprintf(named, sizeof named, "%.80s: ", n.servers);
 	int64_t      began = now_ns();
 	zkl_session *s = open_logged(n.servers, 5);
 	zkl_lock    *lock = lock_new(s, path.text, NULL);
