@@ -191,6 +191,7 @@ static void feed(struct zkl__front *front, enum zkl__supervisor_event_type type,
 static void on_granted(struct zkl__front *front, const zkl_event *event)
 {
 	zkl_stats stats = ZKL_STATS_INIT;
+	char      queued[64] = "";
 
 	front->grant = *event->grant;
 	front->granted_ns = zkl__alarm_now();
@@ -200,12 +201,11 @@ static void on_granted(struct zkl__front *front, const zkl_event *event)
 	}
 	front->granted = true;
 	zkl__message_show(NULL);
+	if (front->queued_ns > 0)
+		snprintf(queued, sizeof(queued), ", %.3f s of it in the queue", seconds_since(front->queued_ns));
 	zkl_session_stats(front->session, &stats);
-	TELL(front,
-	     "acquired %s after %.3f s, %.3f s of it in the queue, token %" PRIu64 ", epoch %" PRIu64
-	     ", session timeout %.3f s",
-	     front->options->path, seconds_since(front->started_ns),
-	     front->queued_ns > 0 ? seconds_since(front->queued_ns) : 0.0, front->grant.token, front->grant.epoch,
+	TELL(front, "acquired %s after %.3f s%s, token %" PRIu64 ", epoch %" PRIu64 ", session timeout %.3f s",
+	     front->options->path, seconds_since(front->started_ns), queued, front->grant.token, front->grant.epoch,
 	     (double)stats.timeout_ms / 1e3);
 	step(front, ZKL__ON_GRANTED, 0);
 }
@@ -265,7 +265,7 @@ static void on_ended(struct zkl__front *front, const zkl_event *event)
 	if (event->code == ZKL_EBUSY)
 		front->look = front->tell = front->options->verbose;
 	else if (event->code == ZKL_ETIMEDOUT)
-		TELL(front, "%s: not granted within %.3f s", front->options->path, seconds_since(front->started_ns));
+		TELL(front, "%s: not granted after %.3f s", front->options->path, seconds_since(front->started_ns));
 	else if (event->code == ZKL_ENOTCONN)
 		because_unreached(front, text_of(event));
 	else
