@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was measured, as a table for people and as lines of JSON.
+
+Floor and subject are measured in pairs, one right after the other, again and again: noise that lasts longer than a pair is in
+both. A ratio is the median of the pairs' ratios; their quartiles show what is left of the noise."""
+
+import json
+import statistics
+
+# In the order of the table's columns.
+SUBJECTS = ("zklock", "curator", "kazoo")
+
+
+def quartiles(values):
+    """The median between the lower and the upper quartile."""
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, median, high
+
+
+class Figure:
+    """One row. wanted: the ratio (or, without a floor, the value) that ours is to reach, as "<= 1.05"; None: reported."""
+
+    def __init__(self, name, unit, floor, wanted=None):
+        self.name, self.unit, self.floor, self.wanted = name, unit, floor, wanted
+        self.pairs = {}
+
+    def add(self, subject, value, floor=None):
+        self.pairs.setdefault(subject, []).append((value, floor))
+
+    def values(self, subject):
+        return [value for value, _ in self.pairs[subject]]
+
+    def ratios(self, subject):
+        return [value / floor for value, floor in self.pairs[subject]]
+
+    def floors(self):
+        return [floor for pairs in self.pairs.values() for _, floor in pairs]
+
+    def judged(self, subject):
+        return self.ratios(subject) if self.floor else self.values(subject)
+
+    @property
+    def met(self):
+        if self.wanted is None or "zklock" not in self.pairs:
+            return None
+        relation, limit = self.wanted.split()
+        _, median, _ = quartiles(self.judged("zklock"))
+        return median <= float(limit) if relation == "<=" else median >= float(limit)
+
+    def as_json(self):
+        line = {"figure": self.name, "unit": self.unit, "wanted": self.wanted, "met": self.met}
+        if self.floor:
+            line["floor"] = {"what": self.floor, "median": quartiles(self.floors())[1]}
+        for subject in self.pairs:
+            line[subject] = {"n": len(self.pairs[subject]), "median": quartiles(self.values(subject))[1]}
+            if self.floor:
+                line[subject].update(zip(("low", "ratio", "high"), quartiles(self.ratios(subject))))
+            else:
+                line[subject].update(zip(("low", "high"), quartiles(self.values(subject))[::2]))
+        return json.dumps(line)
+
+    def _cell(self, subject):
+        if subject not in self.pairs:
+            return ""
+        if not self.floor:
+            return "%s (%s-%s)" % tuple(map(number, (lambda low, median, high: (median, low, high))(
+                *quartiles(self.values(subject)))))
+        low, median, high = quartiles(self.ratios(subject))
+        return "%.2f (%.2f-%.2f)" % (median, low, high)
+
+    def as_row(self):
+        floor = "%s %s" % (number(quartiles(self.floors())[1]), self.unit) if self.floor else self.unit
+        verdict = {None: "", True: "met", False: "MISSED"}[self.met]
+        return [self.name, self.floor or "", floor, *map(self._cell, SUBJECTS), self.wanted or "", verdict]
+
+
+def number(value):
+    """Three digits that count."""
+    return "%.0f" % value if value >= 100 else "%.3g" % value
+
+
+class Table:
+    """Rows are printed as they come, in columns of a fixed width: a long run shows how far it is."""
+
+    HEADS = ("figure", "floor", "floor is", *SUBJECTS, "wanted", "")
+    WIDTHS = (34, 31, 11, 18, 18, 18, 8, 6)
+
+    def __init__(self, out, as_json):
+        self.out, self.as_json = out, as_json
+
+    def _print(self, cells):
+        self.out.write("  ".join(cell.ljust(width) for cell, width in zip(cells, self.WIDTHS)).rstrip() + "\n")
+        self.out.flush()
+
+    def begin(self, surroundings):
+        if self.as_json:
+            self.out.write(json.dumps({"surroundings": surroundings}) + "\n")
+            return
+        self.out.write(", ".join("%s %s" % item for item in surroundings.items()) + "\n")
+        self.out.write("each subject: median of its ratios to the floor (lower-upper quartile), or of its values\n\n")
+        self._print(self.HEADS)
+
+    def add(self, figure):
+        if not figure.pairs:
+            return
+        if self.as_json:
+            self.out.write(figure.as_json() + "\n")
+            self.out.flush()
+        else:
+            self._print(figure.as_row())
