@@ -14,13 +14,16 @@ sys.dont_write_bytecode = True
 
 # pylint: disable=wrong-import-position
 import cycles
+import failover
+import grants
 import handover
+import resign
 from report import Table
 from workers import SERVERS, Crews, Fail
 
 import wire
 
-FIGURES = {"cycles": cycles, "handover": handover}
+FIGURES = {"cycles": cycles, "handover": handover, "grants": grants, "failover": failover, "resign": resign}
 
 
 def version_of(package):

@@ -5,10 +5,12 @@ Floor and subject are measured in pairs, one right after the other, again and ag
 both. A ratio is the median of the pairs' ratios; their quartiles show what is left of the noise."""
 
 import json
+import operator
 import statistics
 
 # In the order of the table's columns.
 SUBJECTS = ("zklock", "curator", "kazoo")
+RELATIONS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge}
 
 
 def quartiles(values):
@@ -20,10 +22,11 @@ def quartiles(values):
 
 
 class Figure:
-    """One row. wanted: the ratio (or, without a floor, the value) that ours is to reach, as "<= 1.05"; None: reported."""
+    """One row. wanted: the ratio (or, without a floor, the value) that ours is to reach, as "<= 1.05"; None: reported.
+    judged: which of them is compared with that."""
 
-    def __init__(self, name, unit, floor, wanted=None):
-        self.name, self.unit, self.floor, self.wanted = name, unit, floor, wanted
+    def __init__(self, name, unit, floor, wanted=None, judged=statistics.median):
+        self.name, self.unit, self.floor, self.wanted, self.judged = name, unit, floor, wanted, judged
         self.pairs = {}
 
     def add(self, subject, value, floor=None):
@@ -38,16 +41,13 @@ class Figure:
     def floors(self):
         return [floor for pairs in self.pairs.values() for _, floor in pairs]
 
-    def judged(self, subject):
-        return self.ratios(subject) if self.floor else self.values(subject)
-
     @property
     def met(self):
         if self.wanted is None or "zklock" not in self.pairs:
             return None
         relation, limit = self.wanted.split()
-        _, median, _ = quartiles(self.judged("zklock"))
-        return median <= float(limit) if relation == "<=" else median >= float(limit)
+        reached = self.judged(self.ratios("zklock") if self.floor else self.values("zklock"))
+        return RELATIONS[relation](reached, float(limit))
 
     def as_json(self):
         line = {"figure": self.name, "unit": self.unit, "wanted": self.wanted, "met": self.met}
@@ -64,11 +64,8 @@ class Figure:
     def _cell(self, subject):
         if subject not in self.pairs:
             return ""
-        if not self.floor:
-            return "%s (%s-%s)" % tuple(map(number, (lambda low, median, high: (median, low, high))(
-                *quartiles(self.values(subject)))))
-        low, median, high = quartiles(self.ratios(subject))
-        return "%.2f (%.2f-%.2f)" % (median, low, high)
+        low, median, high = quartiles(self.ratios(subject) if self.floor else self.values(subject))
+        return "%s (%s-%s)" % (number(median), number(low), number(high))
 
     def as_row(self):
         floor = "%s %s" % (number(quartiles(self.floors())[1]), self.unit) if self.floor else self.unit
@@ -78,14 +75,14 @@ class Figure:
 
 def number(value):
     """Three digits that count."""
-    return "%.0f" % value if value >= 100 else "%.3g" % value
+    return "%.0f" % value if value >= 100 else "%#.3g" % value
 
 
 class Table:
     """Rows are printed as they come, in columns of a fixed width: a long run shows how far it is."""
 
     HEADS = ("figure", "floor", "floor is", *SUBJECTS, "wanted", "")
-    WIDTHS = (34, 31, 11, 18, 18, 18, 8, 6)
+    WIDTHS = (38, 23, 10, 18, 18, 18, 8, 6)
 
     def __init__(self, out, as_json):
         self.out, self.as_json = out, as_json
