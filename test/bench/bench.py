@@ -13,17 +13,23 @@ import sys
 sys.dont_write_bytecode = True
 
 # pylint: disable=wrong-import-position
+import calls
+import commands
 import cycles
 import failover
 import grants
 import handover
+import load
+import many
+import observe
 import resign
 from report import Table
 from workers import SERVERS, Crews, Fail
 
 import wire
 
-FIGURES = {"cycles": cycles, "handover": handover, "grants": grants, "failover": failover, "resign": resign}
+FIGURES = {"cycles": cycles, "handover": handover, "grants": grants, "failover": failover, "resign": resign, "calls": calls,
+           "commands": commands, "observe": observe, "load": load, "many": many}
 
 
 def version_of(package):

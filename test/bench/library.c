@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "recipe.h"
 
+#include "common.h"
+
 #include <semaphore.h>
 #include <stdlib.h>
 #include <time.h>

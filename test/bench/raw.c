@@ -2,6 +2,8 @@
 #define THREADED /* the multi-threaded client's prototypes */
 #include "recipe.h"
 
+#include "common.h"
+
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>

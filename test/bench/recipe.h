@@ -9,8 +9,6 @@
  * One session a process; a contender is one thread's at a time. acquire() and release() return when the thread that called
  * them runs again, for the floor as for the library: being woken belongs to both. What fails ends the process. */
 
-#include <stdint.h>
-
 typedef struct contender contender;
 
 typedef struct recipe {
@@ -28,8 +26,5 @@ typedef struct recipe {
 extern const recipe raw, bare;
 /* The library. */
 extern const recipe lock, election;
-
-int64_t now_ns(void); /* CLOCK_MONOTONIC, the same in all processes, and System.nanoTime() */
-_Noreturn __attribute__((format(printf, 1, 2))) void die(const char *format, ...);
 
 #endif

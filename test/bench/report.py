@@ -22,11 +22,13 @@ def quartiles(values):
 
 
 class Figure:
-    """One row. wanted: the ratio (or, without a floor, the value) that ours is to reach, as "<= 1.05"; None: reported.
-    judged: which of them is compared with that."""
+    """One row. against: how a value is set against its floor; operator.sub where what it costs on top is what counts.
+    wanted: what of that (or, without a floor, of the values) ours is to reach, as "<= 1.05"; None: reported. judged: which of
+    them is compared with it."""
 
-    def __init__(self, name, unit, floor, wanted=None, judged=statistics.median):
-        self.name, self.unit, self.floor, self.wanted, self.judged = name, unit, floor, wanted, judged
+    def __init__(self, name, unit, floor, wanted=None, *, against=operator.truediv, judged=statistics.median):
+        self.name, self.unit, self.floor, self.wanted = name, unit, floor, wanted
+        self.against, self.judged = against, judged
         self.pairs = {}
 
     def add(self, subject, value, floor=None):
@@ -35,8 +37,10 @@ class Figure:
     def values(self, subject):
         return [value for value, _ in self.pairs[subject]]
 
-    def ratios(self, subject):
-        return [value / floor for value, floor in self.pairs[subject]]
+    def compared(self, subject):
+        if not self.floor:
+            return self.values(subject)
+        return [self.against(value, floor) for value, floor in self.pairs[subject]]
 
     def floors(self):
         return [floor for pairs in self.pairs.values() for _, floor in pairs]
@@ -46,31 +50,30 @@ class Figure:
         if self.wanted is None or "zklock" not in self.pairs:
             return None
         relation, limit = self.wanted.split()
-        reached = self.judged(self.ratios("zklock") if self.floor else self.values("zklock"))
-        return RELATIONS[relation](reached, float(limit))
+        return RELATIONS[relation](self.judged(self.compared("zklock")), float(limit))
 
     def as_json(self):
         line = {"figure": self.name, "unit": self.unit, "wanted": self.wanted, "met": self.met}
         if self.floor:
             line["floor"] = {"what": self.floor, "median": quartiles(self.floors())[1]}
         for subject in self.pairs:
-            line[subject] = {"n": len(self.pairs[subject]), "median": quartiles(self.values(subject))[1]}
+            low, median, high = quartiles(self.compared(subject))
+            line[subject] = {"n": len(self.pairs[subject]), "median": quartiles(self.values(subject))[1], "low": low, "high": high}
             if self.floor:
-                line[subject].update(zip(("low", "ratio", "high"), quartiles(self.ratios(subject))))
-            else:
-                line[subject].update(zip(("low", "high"), quartiles(self.values(subject))[::2]))
+                line[subject]["on_top" if self.against is operator.sub else "ratio"] = median
         return json.dumps(line)
 
     def _cell(self, subject):
         if subject not in self.pairs:
             return ""
-        low, median, high = quartiles(self.ratios(subject) if self.floor else self.values(subject))
-        return "%s (%s-%s)" % (number(median), number(low), number(high))
+        low, median, high = map(number, quartiles(self.compared(subject)))
+        return "%s%s (%s-%s)" % ("+" if self.against is operator.sub else "", median, low, high)
 
     def as_row(self):
         floor = "%s %s" % (number(quartiles(self.floors())[1]), self.unit) if self.floor else self.unit
         verdict = {None: "", True: "met", False: "MISSED"}[self.met]
-        return [self.name, self.floor or "", floor, *map(self._cell, SUBJECTS), self.wanted or "", verdict]
+        beside = ["%s %s" % (subject, self._cell(subject)) for subject in self.pairs if subject not in SUBJECTS]
+        return [self.name, self.floor or "", floor, *map(self._cell, SUBJECTS), self.wanted or "", verdict, *beside]
 
 
 def number(value):
@@ -81,14 +84,15 @@ def number(value):
 class Table:
     """Rows are printed as they come, in columns of a fixed width: a long run shows how far it is."""
 
-    HEADS = ("figure", "floor", "floor is", *SUBJECTS, "wanted", "")
-    WIDTHS = (38, 23, 10, 18, 18, 18, 8, 6)
+    HEADS = ("figure", "floor", "floor is", *SUBJECTS, "wanted")
+    WIDTHS = (38, 23, 10, 20, 20, 20, 8, 6)
 
     def __init__(self, out, as_json):
         self.out, self.as_json = out, as_json
 
     def _print(self, cells):
-        self.out.write("  ".join(cell.ljust(width) for cell, width in zip(cells, self.WIDTHS)).rstrip() + "\n")
+        padded = [cell.ljust(width) for cell, width in zip(cells, self.WIDTHS)] + cells[len(self.WIDTHS):]
+        self.out.write("  ".join(padded).rstrip() + "\n")
         self.out.flush()
 
     def begin(self, surroundings):
@@ -97,7 +101,7 @@ class Table:
             return
         self.out.write(", ".join("%s %s" % item for item in surroundings.items()) + "\n")
         self.out.write("each subject: median of its ratios to the floor (lower-upper quartile), or of its values\n\n")
-        self._print(self.HEADS)
+        self._print(list(self.HEADS))
 
     def add(self, figure):
         if not figure.pairs:

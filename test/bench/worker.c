@@ -3,40 +3,19 @@
  *
  * Commands come as lines on standard input and are answered by a line each; workers.py has the list. What is timed begins and
  * ends here, in one process or, by the clock that all share, in two. */
+#include "common.h"
 #include "recipe.h"
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 static const recipe *const recipes[] = {&raw, &bare, &lock, &election};
 static const recipe       *the;
-
-int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-void die(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	fprintf(stderr, "bench_worker %s: ", the ? the->name : "");
-	vfprintf(stderr, format, args); // NOLINT(clang-analyzer-valist.Uninitialized)
-	fputc('\n', stderr);
-	va_end(args);
-	_exit(1);
-}
 
 /* ---- one contender after the other ---- */
 
@@ -112,7 +91,8 @@ static void queue(const char *path, int count, int hold_us, int rounds)
 	turn   *turns = calloc((size_t)count * (size_t)rounds, sizeof *turns);
 
 	for (int i = 0; i < count; i++) {
-		waiters[i] = (waiter){.path = path, .hold_us = hold_us, .rounds = rounds, .turns = turns + (ptrdiff_t)i * rounds};
+		waiters[i] = (waiter){
+			.path = path, .hold_us = hold_us, .rounds = rounds, .turns = turns + (ptrdiff_t)i * rounds};
 		if (pthread_create(&waiters[i].thread, NULL, take_turns, &waiters[i]) != 0)
 			die("no thread");
 	}

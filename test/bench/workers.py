@@ -22,6 +22,7 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
+ZK = os.path.join(HERE, "..", "ensemble", "zk")
 sys.path[:0] = [os.path.join(HERE, "..", each) for each in ("ensemble", "commands")]
 
 import zkwire  # pylint: disable=wrong-import-position
@@ -42,17 +43,12 @@ class Fail(Exception):
     """One line for people."""
 
 
-class Worker:
-    """kind: zklock, curator, kazoo, or raw or bare, the floors. They are spread over the servers in the same way, whatever
-    they are: how far two sessions are from each other depends on their servers."""
+class Program:
+    """A process that answers in lines."""
 
-    def __init__(self, kind, index, recipe="lock", session_ms=SESSION_MS):
-        servers = SERVERS.split(",")
-        command = COMMANDS.get(kind) or [PROGRAMS + "/bench_worker"]
-        self.name = "%s %d" % (kind, index)
-        self.process = subprocess.Popen(
-            command + [recipe if kind in COMMANDS else kind, servers[index % len(servers)], str(session_ms)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, name, command):
+        self.name = name
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def tell(self, *words):
         self.process.stdin.write(" ".join(map(str, words)) + "\n")
@@ -83,6 +79,36 @@ class Worker:
         except subprocess.TimeoutExpired:
             self.kill()
         self.process.stdout.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def server_of(index):
+    """Processes are spread over the servers in the same way, whatever they are: how far two sessions are from each other
+    depends on their servers."""
+    servers = SERVERS.split(",")
+    return servers[index % len(servers)]
+
+
+class Worker(Program):
+    """kind: zklock, curator, kazoo, or raw or bare, the floors."""
+
+    def __init__(self, kind, index, recipe="lock", session_ms=SESSION_MS):
+        is_floor = kind not in COMMANDS
+        command = COMMANDS["zklock" if is_floor else kind] + [kind if is_floor else recipe]
+        super().__init__("%s %d" % (kind, index), command + [server_of(index), str(session_ms)])
+
+
+class Holders(Program):
+    """So many sessions of one process, with so many locks in each."""
+
+    def __init__(self, session_ms, prefix, sessions, locks):
+        super().__init__("holders", [PROGRAMS + "/bench_sessions", SERVERS, *map(str, (session_ms, prefix, sessions, locks))])
+        self.hear("ready")
 
 
 class Crews:
