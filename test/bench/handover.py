@@ -37,7 +37,7 @@ def run_one(table, crews, waiters, hold_us, pairs, wanted):
 
 
 def run(table, crews, short):
-    pairs = {2: 2, 10: 3, 100: 1} if short else {2: 8, 10: 12, 100: 8, 1000: 3}
+    pairs = {10: 2, 100: 1} if short else {2: 8, 10: 12, 100: 8, 1000: 3}
     for kind in ("raw", *SUBJECTS):
         for _ in range(1 if short else 5):
             drain(crews, kind, 3 * PROCESSES, 0)

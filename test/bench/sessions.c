@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Holds locks and does nothing else: bench_sessions SERVERS SESSION_MS PREFIX SESSIONS LOCKS
  *
- * LOCKS in each of SESSIONS, of paths that begin with PREFIX. Says "ready" once all are held, and ends with its standard input,
- * without a word to the servers. */
+ * LOCKS in each of SESSIONS, of paths that begin with PREFIX. Says "ready" once all are held, and ends with its standard
+ * input. */
 #include "common.h"
 
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 #include <zklock/lock.h>
 
 /* More of them begun at once would delay heartbeats. */
 #define AT_ONCE 100
+
+#define CLOSE_MS 20000
 
 static sem_t may_begin;
 
@@ -58,16 +59,16 @@ static void begin_lock(zkl_session *session, const char *prefix, int number)
 
 int main(int argc, char **argv)
 {
-	int locks = 0;
+	int           count = argc == 6 ? atoi(argv[4]) : 0, locks = 0;
+	zkl_session **sessions = calloc((size_t)count + 1, sizeof *sessions);
 
 	if (argc != 6)
 		die("usage: bench_sessions SERVERS SESSION_MS PREFIX SESSIONS LOCKS");
 	sem_init(&may_begin, 0, AT_ONCE);
-	for (int i = 0; i < atoi(argv[4]); i++) {
-		zkl_session *session = open_session(argv[1], atoi(argv[2]));
-
+	for (int i = 0; i < count; i++) {
+		sessions[i] = open_session(argv[1], atoi(argv[2]));
 		for (int j = 0; j < atoi(argv[5]); j++)
-			begin_lock(session, argv[3], locks++);
+			begin_lock(sessions[i], argv[3], locks++);
 	}
 	for (int i = 0; i < AT_ONCE; i++)
 		sem_wait(&may_begin);
@@ -75,5 +76,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	while (getchar() != EOF) {
 	}
-	_exit(0);
+	for (int i = 0; i < count; i++)
+		zkl_session_close(sessions[i], CLOSE_MS);
+	return 0;
 }

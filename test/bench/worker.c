@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-static const recipe *const recipes[] = {&raw, &bare, &lock, &election};
+static const recipe *const recipes[] = {&raw, &bare, &lock, &election, NULL};
 static const recipe       *the;
 
 /* ---- one contender after the other ---- */
@@ -129,10 +129,11 @@ static void obey(char *line)
 
 static const recipe *find(const char *name)
 {
-	for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
-		if (strcmp(recipes[i]->name, name) == 0)
-			return recipes[i];
-	return NULL;
+	const recipe *const *each = recipes;
+
+	while (*each && strcmp((*each)->name, name) != 0)
+		each++;
+	return *each;
 }
 
 int main(int argc, char **argv)

@@ -154,7 +154,7 @@ def wait_quiet(workers):
     before = None
     while (now := received(workers)) != before:
         before = now
-        time.sleep(0.1)
+        time.sleep(0.05)
     return now
 
 
