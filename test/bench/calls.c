@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that are not the lock's protocol, beside what they cannot do without: bench_calls SERVERS FOLDER PAIRS
+/* Calls that are not the lock's protocol, beside what they cannot do without: bench_calls SERVER FOLDER PAIRS
  *
  * Prints lines: NAME NS FLOOR_NS, a pair of batches each. */
 #define THREADED /* the multi-threaded client's prototypes */
@@ -177,7 +177,7 @@ static void open_files(const char *folder)
 int main(int argc, char **argv)
 {
 	if (argc != 4)
-		die("usage: bench_calls SERVERS FOLDER PAIRS");
+		die("usage: bench_calls SERVER FOLDER PAIRS");
 	connect_plain(argv[1]);
 	take_lock(argv[1]);
 	open_files(argv[2]);

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 
 from report import Figure
-from workers import PROGRAMS, SERVERS, Fail
+from workers import PROGRAMS, Fail, server_of
 
 
 def run(table, _crews, short):
@@ -18,8 +18,8 @@ def run(table, _crews, short):
     }
     # Not on a file system in memory, where a sync costs nothing.
     with tempfile.TemporaryDirectory(prefix="zklock-bench-", dir="/var/tmp") as folder:
-        done = subprocess.run([PROGRAMS + "/bench_calls", SERVERS, folder, "5" if short else "40"], stdout=subprocess.PIPE,
-                              text=True, check=False)
+        done = subprocess.run([PROGRAMS + "/bench_calls", server_of(0), folder, "5" if short else "40"],
+                              stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise Fail("bench_calls ended with %d" % done.returncode)
     for line in done.stdout.splitlines():

@@ -58,7 +58,8 @@ class Figure:
             line["floor"] = {"what": self.floor, "median": quartiles(self.floors())[1]}
         for subject in self.pairs:
             low, median, high = quartiles(self.compared(subject))
-            line[subject] = {"n": len(self.pairs[subject]), "median": quartiles(self.values(subject))[1], "low": low, "high": high}
+            line[subject] = {"n": len(self.pairs[subject]), "median": quartiles(self.values(subject))[1], "low": low,
+                             "high": high}
             if self.floor:
                 line[subject]["on_top" if self.against is operator.sub else "ratio"] = median
         return json.dumps(line)
@@ -66,8 +67,9 @@ class Figure:
     def _cell(self, subject):
         if subject not in self.pairs:
             return ""
-        low, median, high = map(number, quartiles(self.compared(subject)))
-        return "%s%s (%s-%s)" % ("+" if self.against is operator.sub else "", median, low, high)
+        values = quartiles(self.compared(subject))
+        low, median, high = map(signed if self.against is operator.sub else number, values)
+        return median if len(self.pairs[subject]) == 1 else "%s (%s .. %s)" % (median, low, high)
 
     def as_row(self):
         floor = "%s %s" % (number(quartiles(self.floors())[1]), self.unit) if self.floor else self.unit
@@ -78,14 +80,18 @@ class Figure:
 
 def number(value):
     """Three digits that count."""
-    return "%.0f" % value if value >= 100 else "%#.3g" % value
+    return "%.0f" % value if abs(value) >= 100 else "%#.3g" % value
+
+
+def signed(value):
+    return ("" if value < 0 else "+") + number(value)
 
 
 class Table:
     """Rows are printed as they come, in columns of a fixed width: a long run shows how far it is."""
 
     HEADS = ("figure", "floor", "floor is", *SUBJECTS, "wanted")
-    WIDTHS = (38, 23, 10, 20, 20, 20, 8, 6)
+    WIDTHS = (38, 23, 10, 22, 22, 22, 8, 6)
 
     def __init__(self, out, as_json):
         self.out, self.as_json = out, as_json
@@ -100,7 +106,7 @@ class Table:
             self.out.write(json.dumps({"surroundings": surroundings}) + "\n")
             return
         self.out.write(", ".join("%s %s" % item for item in surroundings.items()) + "\n")
-        self.out.write("each subject: median of its ratios to the floor (lower-upper quartile), or of its values\n\n")
+        self.out.write("each subject: median of its ratios to the floor (lower .. upper quartile), or of its values\n\n")
         self._print(list(self.HEADS))
 
     def add(self, figure):
