@@ -60,7 +60,7 @@ static void begin_lock(zkl_session *session, const char *prefix, int number)
 int main(int argc, char **argv)
 {
 	int           count = argc == 6 ? atoi(argv[4]) : 0, locks = 0;
-	zkl_session **sessions = calloc((size_t)count + 1, sizeof *sessions);
+	zkl_session **sessions = calloc((size_t)count + 1, sizeof(zkl_session *));
 
 	if (argc != 6)
 		die("usage: bench_sessions SERVERS SESSION_MS PREFIX SESSIONS LOCKS");
