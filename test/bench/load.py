@@ -9,7 +9,7 @@ from report import Figure
 from workers import SERVERS, ZK, Directory, Holders
 
 SESSION_MS = 10000
-WINDOW_S = 20
+WINDOW_S = 10
 
 
 class Servers:
