@@ -16,7 +16,7 @@ class Drained:
         began = released
         for granted, next_released in sorted(turns):
             if granted < released:
-                raise Fail("granted %d us before it was released" % ((released - granted) / 1000))
+                raise Fail("granted %d ns before it was released" % (released - granted))
             self.took.append((granted - released) / 1e6)
             self.moments.append((granted - began) / 1e9)
             released = next_released
