@@ -91,7 +91,7 @@ class Table:
     """Rows are printed as they come, in columns of a fixed width: a long run shows how far it is."""
 
     HEADS = ("figure", "floor", "floor is", *SUBJECTS, "wanted")
-    WIDTHS = (38, 23, 10, 22, 22, 22, 8, 6)
+    WIDTHS = (42, 23, 10, 22, 22, 22, 8, 6)
 
     def __init__(self, out, as_json):
         self.out, self.as_json = out, as_json
