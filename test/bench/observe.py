@@ -57,8 +57,8 @@ def changes(observers, candidates):
 
 
 def run_one(table, observers, candidates, count):
-    name = "%d observers of %d" % (observers, candidates)
-    last = Figure(name + ": the last one knows", "ms", None)
+    name = "%d observers, %d candidates" % (observers, candidates)
+    last = Figure(name + ": all know", "ms", None)
     asked = Figure(name + ": requests", "each", None, "<= 2.1")
     sent = Figure(name + ": sent", "B each", None)
     alone = statistics.median(requests_alone for _ in range(count) for _, requests_alone, _ in changes(0, candidates))
