@@ -225,9 +225,12 @@ def heal(state, number):
     wait_until_served(state, [number])
 
 
+def pid(state, number):
+    return int(tool(["docker", "inspect", "-f", "{{.State.Pid}}", _container(state, number)]))
+
+
 def _in_network_of(state, number, *command):
-    pid = tool(["docker", "inspect", "-f", "{{.State.Pid}}", _container(state, number)]).strip()
-    tool(["nsenter", "-t", pid, "-n", *command])
+    tool(["nsenter", "-t", str(pid(state, number)), "-n", *command])
 
 
 def block(state, source, target):

@@ -148,6 +148,12 @@ def down(state):
         _end(_config(state, i))
 
 
+def pid(state, number):
+    for found in _pids(_config(state, number)):
+        return found
+    raise Fail("server %d does not run" % number)
+
+
 def pause(state, number):
     if not _signal(_config(state, number), signal.SIGSTOP):
         raise Fail("server %d does not run" % number)

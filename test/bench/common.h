@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ZKLOCK_BENCH_COMMON_H
+#define ZKLOCK_BENCH_COMMON_H
+
+/* common.h: the clock that all processes share, and the end of a program that cannot go on. */
+
+#include <stdint.h>
+
+int64_t now_ns(void); /* CLOCK_MONOTONIC, which is also Java's System.nanoTime() and Python's time.monotonic_ns() */
+/* One line to standard error, and the end with status 1. */
+_Noreturn __attribute__((format(printf, 1, 2))) void die(const char *format, ...);
+
+#endif
