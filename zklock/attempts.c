@@ -76,7 +76,7 @@ void zkl__attempts_note(const char *line)
 {
 	const char    *address = strstr(line, "Socket "), *number = address ? strstr(address, " errno=") : NULL;
 	const char    *name = number ? strchr(number, '(') : NULL, *end = name ? strstr(name, "): ") : NULL;
-	struct attempt attempt;
+	struct attempt attempt = {.address = ""};
 
 	if (!end)
 		return;

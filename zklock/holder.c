@@ -4,7 +4,6 @@
 #include <zklock/lock.h>
 
 #include <stdio.h>
-#include <string.h>
 
 #include "error.h"
 #include "path.h"
@@ -109,7 +108,6 @@ int zkl__holder_look(zkl_session *session, const char *path, const struct zkl__u
 	                 .found = ret};
 	int         r;
 
-	memset(ret, 0, sizeof *ret);
 	r = zkl__query_run(&l.query, patience_ns);
 	if (r == 0)
 		return zkl__error(reterr, ZKL_ENOTCONN, 0, 0,
@@ -126,7 +124,7 @@ int zkl__holder_look(zkl_session *session, const char *path, const struct zkl__u
 
 int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_error *reterr)
 {
-	struct zkl__look look;
+	struct zkl__look look = {.ahead = 0};
 	int              r = zkl__session_usable(session, reterr);
 
 	if (r == 0)
