@@ -12,7 +12,7 @@
 #include "thread.h"
 
 struct zkl_fence {
-	pthread_mutex_t        mutex; /* of all below but `mark`; held while an access runs */
+	pthread_mutex_t        mutex; /* of the file; held while an access runs */
 	_Atomic uint64_t       mark;  /* of a file: as this handle saw it last */
 	unsigned               forks;
 	bool                   on_file;
@@ -112,14 +112,14 @@ static int raise_on_file(zkl_fence *fence, uint64_t token, zkl_error *reterr)
 	return r;
 }
 
+/* With the lock or without it: nobody lowers the mark. */
 static int raise_in_memory(zkl_fence *fence, uint64_t token, zkl_error *reterr)
 {
-	const uint64_t mark = atomic_load(&fence->mark);
+	uint64_t mark = atomic_load(&fence->mark);
 
-	if (token < mark)
-		return refuse(token, mark, reterr);
-	atomic_store(&fence->mark, token);
-	return 0;
+	while (mark < token && !atomic_compare_exchange_weak(&fence->mark, &mark, token))
+		continue;
+	return mark <= token ? 0 : refuse(token, mark, reterr);
 }
 
 static int run(const zkl_fence *fence, zkl_fence_access *access, void *user)
@@ -159,6 +159,8 @@ int zkl_fence_admit(zkl_fence *fence, uint64_t token, zkl_fence_access *access, 
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "%" PRIu64 " is no token: they are 1 to 2^63-1", token);
 	if (is_inside(fence))
 		return zkl__error(reterr, ZKL_EDEADLK, 0, 0, "called in an access to the same fence");
+	if (!fence->on_file && !access)
+		return raise_in_memory(fence, token, reterr);
 	/* It only grows: who is stale now will be when it is its turn. */
 	mark = zkl_fence_mark(fence);
 	if (token < mark)

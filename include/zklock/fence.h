@@ -73,8 +73,8 @@ typedef int zkl_fence_access(void *user);
  * those with equal tokens, in no order among waiters. One that hangs keeps all others out, in its process and every other:
  * how long it may take is for the access to bound. It may ask another fence; two that do so crosswise wait for ever.
  *
- * access NULL: only asks, and returns 0. The answer is worth something only while a lock of your own, which all accesses
- * take, spans this call and the access.
+ * access NULL: only asks, and returns 0; where the mark is in memory it is lock-free then, and waits for no access. The answer is
+ * worth something only while a lock of your own, which all accesses take, spans this call and the access.
  *
  * ZKL_EINVAL: token 0 or above 2^63-1, which no grant has. ZKL_EDEADLK: called in an access to the same fence, or to the
  * same file. ZKL_EFORKED. Nothing was admitted either where the file cannot be used: ZKL_ESYS, ZKL_EACCES: reading, locking,

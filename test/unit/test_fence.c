@@ -284,6 +284,88 @@ static void threads_come_one_at_a_time_with_tokens_that_grow(void)
 	check_shared(shared, shared->fence);
 }
 
+struct meeting {
+	zkl_fence        *fence;
+	pthread_barrier_t in, out;
+};
+
+static int meet(void *user)
+{
+	struct meeting *meeting = user;
+
+	pthread_barrier_wait(&meeting->in);
+	pthread_barrier_wait(&meeting->out);
+	return 1;
+}
+
+static void *access_with_a_meeting(void *user)
+{
+	struct meeting *meeting = user;
+	static int      failed;
+
+	return zkl_fence_admit(meeting->fence, 5, meet, meeting, NULL) == 1 ? NULL : &failed;
+}
+
+/* Whoever asks has a lock of its own, and no use for another. */
+static void asking_in_memory_waits_for_no_access(void)
+{
+	struct meeting meeting = {.fence = open_fence(NULL)};
+	pthread_t      thread;
+	void          *failed;
+
+	pthread_barrier_init(&meeting.in, NULL, 2);
+	pthread_barrier_init(&meeting.out, NULL, 2);
+	if (pthread_create(&thread, NULL, access_with_a_meeting, &meeting) != 0)
+		abort();
+	pthread_barrier_wait(&meeting.in);
+	CHECK_INT(ask(meeting.fence, 4), ZKL_ESTALE);
+	CHECK_INT(ask(meeting.fence, 5), 0);
+	CHECK_INT(ask(meeting.fence, 7), 0);
+	CHECK_INT(ask(meeting.fence, 6), ZKL_ESTALE);
+	pthread_barrier_wait(&meeting.out);
+	pthread_join(thread, &failed);
+	CHECK(failed == NULL);
+	CHECK_INT(zkl_fence_mark(meeting.fence), 7);
+	pthread_barrier_destroy(&meeting.in);
+	pthread_barrier_destroy(&meeting.out);
+	zkl_fence_close(meeting.fence);
+}
+
+static void *ask_around(void *arg)
+{
+	struct shared *shared = arg;
+	uint64_t       seed = (uint64_t)pthread_self();
+
+	pthread_barrier_wait(&shared->barrier);
+	for (uint64_t i = 0; i < shared->rounds; i++) {
+		const uint64_t mark = zkl_fence_mark(shared->fence);
+		const uint64_t token = mark + (uint64_t)check_below(&seed, 3);
+		const int      r = token ? ask(shared->fence, token) : ZKL_ESTALE;
+		const uint64_t then = zkl_fence_mark(shared->fence);
+
+		if (then < mark || (r == 0 && then < token) || (r == ZKL_ESTALE && token && then <= token))
+			atomic_fetch_add(&shared->wrong, 1);
+	}
+	return NULL;
+}
+
+static void mark_in_memory_only_grows_under_many_that_ask(void)
+{
+	struct shared *shared = new_shared(4, check_rounds(20000, 1000000));
+	pthread_t      thread[4];
+
+	shared->fence = open_fence(NULL);
+	for (unsigned i = 0; i < 4; i++)
+		if (pthread_create(&thread[i], NULL, ask_around, shared) != 0)
+			abort();
+	for (unsigned i = 0; i < 4; i++)
+		pthread_join(thread[i], NULL);
+	CHECK_INT(shared->wrong, 0);
+	CHECK(zkl_fence_mark(shared->fence) > 0);
+	zkl_fence_close(shared->fence);
+	munmap(shared, sizeof *shared);
+}
+
 static void processes_come_one_at_a_time_with_tokens_that_grow(void)
 {
 	/* One that waits for a lock keeps the other threads of its process from running, in valgrind. */
@@ -723,6 +805,8 @@ int main(int argc, char **argv)
 		TEST(mark_can_be_read_by_people),
 		TEST(access_that_asks_its_own_fence_is_told),
 		TEST(threads_come_one_at_a_time_with_tokens_that_grow),
+		TEST(asking_in_memory_waits_for_no_access),
+		TEST(mark_in_memory_only_grows_under_many_that_ask),
 		TEST(processes_come_one_at_a_time_with_tokens_that_grow),
 		TEST(access_of_a_killed_process_is_over),
 		TEST(child_that_closes_its_handle_keeps_nobody_out),
