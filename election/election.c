@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "error.h"
+#include "holder.h"
 #include "observer.h"
 #include "owner.h"
 
@@ -91,6 +92,11 @@ int zkl_election_campaign(zkl_election *e, zkl_error *reterr)
 int64_t zkl_election_check(zkl_election *election, uint64_t token)
 {
 	return zkl__owner_check(owner_of(election), token);
+}
+
+int zkl__election_look(zkl_election *election, int64_t patience_ns, struct zkl__look *ret, zkl_error *reterr)
+{
+	return zkl__owner_look(&election->owner, patience_ns, ret, reterr);
 }
 
 static bool in_own_term(const zkl_election *e)

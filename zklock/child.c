@@ -16,6 +16,16 @@
 
 /* ---- the front's side ---- */
 
+/* The warden looks at neither while there is no tree. */
+void zkl__child_renew(struct zkl__child *child)
+{
+	zkl__deadline_init(&child->shared->deadline);
+	atomic_flag_clear(&child->shared->termed);
+	child->command = 0;
+	child->gone = false;
+	child->dead_rounds = 0;
+}
+
 int zkl__child_open(struct zkl__child *child, const struct zkl__child_options *options)
 {
 	int sockets[2];
@@ -24,8 +34,7 @@ int zkl__child_open(struct zkl__child *child, const struct zkl__child_options *o
 	child->shared = mmap(NULL, sizeof(*child->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (child->shared == MAP_FAILED)
 		return -1;
-	zkl__deadline_init(&child->shared->deadline);
-	atomic_flag_clear(&child->shared->termed);
+	zkl__child_renew(child);
 
 	if (zkl__proctree_children(&child->elder, &child->elder_count) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets) < 0)

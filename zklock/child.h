@@ -25,8 +25,8 @@
 /* What both processes see. */
 struct zkl__shared {
 	struct zkl__deadline deadline;
-	atomic_flag          termed; /* whoever sets it sends TERM to the tree: the command hears it once */
-	int64_t grace_ns;            /* between TERM and KILL; does not change once the command was ordered to start */
+	atomic_flag          termed;   /* whoever sets it sends TERM to the tree: the command hears it once */
+	int64_t              grace_ns; /* between TERM and KILL; does not change while there is a tree */
 };
 
 struct zkl__child_options {
@@ -90,6 +90,9 @@ int zkl__child_open(struct zkl__child *child, const struct zkl__child_options *o
 
 /* The next report; false: none at present. */
 bool zkl__child_next(struct zkl__child *child, struct zkl__report *ret);
+
+/* Once nothing is left of a tree: another command may be started, under another deadline. Before that is set. */
+void zkl__child_renew(struct zkl__child *child);
 
 /* Orders go into a buffer: the warden may be stopped. */
 void zkl__child_spawn(struct zkl__child *child, const zkl_grant *grant, bool foreground);

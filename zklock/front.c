@@ -28,6 +28,9 @@
 /* A wait that is over before is not shown, unless it is in a queue. */
 #define SHOW_FIRST_MS 1000
 
+/* Who has led for so long may fail again for a first time. */
+#define STEADY_NS (60000 * ZKL__NS_PER_MS)
+
 /* Killing: when the warden has had its time, and when to say that it does not help. */
 #define KILL_HELP_NS (200 * ZKL__NS_PER_MS)
 #define KILL_TELL_NS (2000 * ZKL__NS_PER_MS)
@@ -66,7 +69,7 @@ static int64_t wall_ms(void)
 
 static bool is_waiting(const struct zkl__front *front)
 {
-	return front->supervisor.state == ZKL__STATE_WAITING || front->supervisor.state == ZKL__STATE_LAPSED;
+	return front->supervisor.state == ZKL__STATE_WAITING || front->supervisor.state == ZKL__STATE_RELEASING;
 }
 
 static bool is_connected(const struct zkl__front *front)
@@ -101,7 +104,7 @@ static void look_at_queue(struct zkl__front *front)
 	if (!front->look || front->granted)
 		return;
 	front->look = false;
-	if (is_connected(front) && zkl__lock_look(front->lock, patience_ms * ZKL__NS_PER_MS, &found, NULL) > 0) {
+	if (is_connected(front) && zkl__claim_look(&front->claim, patience_ms * ZKL__NS_PER_MS, &found) > 0) {
 		front->progress.looked = true;
 		front->progress.holder = found.peer;
 		front->progress.ahead = found.ahead;
@@ -120,6 +123,16 @@ static void look_again(struct zkl__front *front, int64_t now)
 		return;
 	front->look = zkl__message_can_show();
 	front->show_ns = now + zkl__progress_pause_ms(&front->progress) * ZKL__NS_PER_MS;
+}
+
+/* What was known of a wait: another one begins then. */
+static void forget_wait(struct zkl__front *front, int64_t since_ns)
+{
+	front->progress = (struct zkl__progress){.path = front->options->path};
+	front->since_ns = since_ns;
+	front->show_ns = since_ns + SHOW_FIRST_MS * ZKL__NS_PER_MS;
+	front->queued_ns = 0;
+	front->requeued = 0;
 }
 
 /* A place in the queue, or another one. */
@@ -155,7 +168,7 @@ static bool lease_lives(struct zkl__front *front)
 {
 	struct zkl__deadline *deadline = &front->child.shared->deadline;
 	const int64_t         now = zkl__alarm_now(); /* before the question: never later than the truth */
-	const int64_t         left_ms = zkl_lock_check(front->lock, front->grant.token);
+	const int64_t         left_ms = zkl__claim_check(&front->claim, front->grant.token);
 	const int64_t         next_ms = left_ms / LOOK_PART;
 
 	front->look_ns = now + (next_ms > LOOK_MIN_MS ? next_ms : LOOK_MIN_MS) * ZKL__NS_PER_MS;
@@ -168,7 +181,8 @@ static void lose(struct zkl__front *front)
 	if (front->told_lost)
 		return;
 	front->told_lost = true;
-	BECAUSE(front, "lock %s lost, command ended", front->options->path);
+	TELL(front, "%s %s", front->claim.words->lost, front->options->path);
+	BECAUSE(front, "%s %s lost, command ended", front->claim.words->noun, front->options->path);
 	zkl__deadline_end(&front->child.shared->deadline, zkl__alarm_now());
 	zkl__child_order(&front->child, ZKL__ORDER_LOOK);
 	step(front, ZKL__ON_LOST, 0);
@@ -193,6 +207,8 @@ static void on_granted(struct zkl__front *front, const zkl_event *event)
 	zkl_stats stats = ZKL_STATS_INIT;
 	char      queued[64] = "";
 
+	zkl__child_renew(&front->child);
+	front->reached = true;
 	front->grant = *event->grant;
 	front->granted_ns = zkl__alarm_now();
 	if (!lease_lives(front)) {
@@ -204,9 +220,9 @@ static void on_granted(struct zkl__front *front, const zkl_event *event)
 	if (front->queued_ns > 0)
 		snprintf(queued, sizeof(queued), ", %.3f s of it in the queue", seconds_since(front->queued_ns));
 	zkl_session_stats(front->session, &stats);
-	TELL(front, "acquired %s after %.3f s%s, token %" PRIu64 ", epoch %" PRIu64 ", session timeout %.3f s",
-	     front->options->path, seconds_since(front->started_ns), queued, front->grant.token, front->grant.epoch,
-	     (double)stats.timeout_ms / 1e3);
+	TELL(front, "%s %s after %.3f s%s, token %" PRIu64 ", epoch %" PRIu64 ", session timeout %.3f s",
+	     front->claim.words->gained, front->options->path, seconds_since(front->since_ns), queued,
+	     front->grant.token, front->grant.epoch, (double)stats.timeout_ms / 1e3);
 	step(front, ZKL__ON_GRANTED, 0);
 }
 
@@ -215,14 +231,15 @@ static const char *text_of(const zkl_event *event)
 	return event->error != NULL ? event->error->message : zkl_strerror(event->code);
 }
 
-static int open_lock(struct zkl__front *front, zkl_error *reterr)
+static int open_claim(struct zkl__front *front, zkl_error *reterr)
 {
 	zkl_options options = ZKL_OPTIONS_INIT;
 
 	options.on_event = on_lock_event;
 	options.user = front;
 	options.stop_ms = front->child.shared->grace_ns / ZKL__NS_PER_MS;
-	return zkl_lock_new(front->session, front->options->path, &options, &front->lock, reterr);
+	return zkl__claim_open(&front->claim, front->session, front->options->path, front->options->leader, &options,
+	                       reterr);
 }
 
 /* The servers may grant another session timeout than was asked for, and the default grace can follow. False: it need not
@@ -238,10 +255,9 @@ static bool fit_grace(struct zkl__front *front)
 	    grace_ms <= stats.timeout_ms / ZKL__GRACE_MOST_PART)
 		return false;
 	front->child.shared->grace_ns = stats.timeout_ms / ZKL__GRACE_PART * ZKL__NS_PER_MS;
-	zkl_lock_free(front->lock);
-	if (open_lock(front, &error) == 0)
+	zkl__claim_close(&front->claim);
+	if (open_claim(front, &error) == 0)
 		return true;
-	front->lock = NULL;
 	BECAUSE(front, "%s", error.message);
 	return false;
 }
@@ -257,12 +273,10 @@ static void ended(struct zkl__front *front, int code)
 
 static void on_ended(struct zkl__front *front, const zkl_event *event)
 {
-	if (front->granted) {
+	if (front->granted)
 		lose(front);
-		return;
-	}
 	/* A busy lock is no failure: it is told by the status alone. */
-	if (event->code == ZKL_EBUSY)
+	else if (event->code == ZKL_EBUSY)
 		front->look = front->tell = front->options->verbose;
 	else if (event->code == ZKL_ETIMEDOUT)
 		TELL(front, "%s: not granted after %.3f s", front->options->path, seconds_since(front->started_ns));
@@ -336,6 +350,8 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 		break;
 	case ZKL__REPORT_EXITED:
 		tell_end(front, report->value);
+		if (zkl__alarm_now() - front->granted_ns >= STEADY_NS)
+			feed(front, ZKL__ON_STEADY, 0);
 		feed(front, report->alone ? ZKL__ON_EXITED_ALONE : ZKL__ON_EXITED, report->value);
 		break;
 	case ZKL__REPORT_GONE:
@@ -362,7 +378,7 @@ static int64_t wait_left_ms(const struct zkl__front *front)
 static void attempt(struct zkl__front *front)
 {
 	zkl_error error;
-	const int rc = zkl_lock_start(front->lock, wait_left_ms(front), &error);
+	const int rc = zkl__claim_start(&front->claim, wait_left_ms(front), &error);
 
 	front->why[0] = '\0';
 	if (rc < 0) {
@@ -397,9 +413,9 @@ static void take_terminal_from_stopped(struct zkl__front *front)
 {
 	if (take_terminal(front) && !front->options->quiet)
 		zkl__message_say(
-			"the command is stopped, lock %s stays held: Ctrl-C ends it; Ctrl-Z stops zklock-run too, "
-			"which keeps the lock for a short while only, until fg or bg",
-			front->options->path);
+			"the command is stopped, %s %s stays held: Ctrl-C ends it; Ctrl-Z stops zklock-run too, "
+			"which keeps it for a short while only, until fg or bg",
+			front->claim.words->noun, front->options->path);
 }
 
 static void continue_command(struct zkl__front *front)
@@ -445,6 +461,24 @@ static void begin_killing(struct zkl__front *front)
 	kill_tree(front);
 }
 
+/* At the end of a term, or of a grant that came too late. Ctrl-C is for us again. */
+static void let_go(struct zkl__front *front)
+{
+	if (front->granted && !front->told_lost)
+		TELL(front, "%s %s", front->claim.words->left, front->options->path);
+	take_terminal(front);
+	zkl__claim_release(&front->claim);
+	front->granted = front->told_lost = front->told_stuck = front->look = false;
+	forget_wait(front, zkl__alarm_now());
+}
+
+static void begin_pause(struct zkl__front *front, int pause_ms)
+{
+	TELL(front, "campaigning again in %.3f s", pause_ms / 1e3);
+	front->pause_end_ns = zkl__alarm_now() + pause_ms * ZKL__NS_PER_MS;
+	forget_wait(front, front->pause_end_ns);
+}
+
 static void act(struct zkl__front *front, const struct zkl__supervisor_action *action)
 {
 	switch (action->type) {
@@ -452,7 +486,7 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 		attempt(front);
 		break;
 	case ZKL__DO_RELEASE:
-		zkl_lock_release(front->lock, 0, NULL);
+		let_go(front);
 		break;
 	case ZKL__DO_SPAWN:
 		spawn(front);
@@ -483,6 +517,9 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 		break;
 	case ZKL__DO_HOLD: /* its end is granted_ns + min_hold; Ctrl-C is for us again */
 		take_terminal(front);
+		break;
+	case ZKL__DO_PAUSE:
+		begin_pause(front, action->value);
 		break;
 	case ZKL__DO_EXIT: /* the loop ends */
 		zkl__message_show(NULL);
@@ -536,9 +573,11 @@ static int64_t state_due_ns(const struct zkl__front *front, int64_t now)
 {
 	switch (front->supervisor.state) {
 	case ZKL__STATE_WAITING:
-	case ZKL__STATE_LAPSED:
+	case ZKL__STATE_RELEASING:
 		return earlier(front->reached ? ZKL__NEVER : connect_end_ns(front),
 		               front->shows ? front->show_ns : ZKL__NEVER);
+	case ZKL__STATE_PAUSING:
+		return front->pause_end_ns;
 	case ZKL__STATE_RUNNING:
 	case ZKL__STATE_STAYING:
 		return max_hold_end_ns(front);
@@ -590,10 +629,14 @@ static void look_at_clock(struct zkl__front *front)
 	look_at_lease(front);
 	switch (front->supervisor.state) {
 	case ZKL__STATE_WAITING:
-	case ZKL__STATE_LAPSED:
+	case ZKL__STATE_RELEASING:
 		if (!front->reached && now >= connect_end_ns(front))
 			look_at_connection(front);
 		look_again(front, now);
+		break;
+	case ZKL__STATE_PAUSING:
+		if (now >= front->pause_end_ns)
+			feed(front, ZKL__ON_PAUSE_OVER, 0);
 		break;
 	case ZKL__STATE_RUNNING:
 	case ZKL__STATE_STAYING:
@@ -689,13 +732,13 @@ int zkl__front_open(struct zkl__front *front)
 {
 	const struct zkl__supervisor_policy policy = {.busy_status = front->options->busy_status,
 	                                              .min_hold = front->options->min_hold_ms > 0,
-	                                              .wait_all = front->options->wait_all};
+	                                              .wait_all = front->options->wait_all,
+	                                              .leader = front->options->leader};
 	zkl_error                           error;
 
 	zkl__supervisor_init(&front->supervisor, &policy);
-	front->progress.path = front->options->path;
 	front->shows = !front->options->quiet && front->options->wait_ms != 0 && isatty(STDERR_FILENO);
-	front->show_ns = front->started_ns + SHOW_FIRST_MS * ZKL__NS_PER_MS;
+	forget_wait(front, front->started_ns);
 	front->child.shared->grace_ns = front->options->grace_ms * ZKL__NS_PER_MS;
 	if ((front->alarm = zkl__alarm_open()) < 0) {
 		BECAUSE(front, "cannot make a timer: %s", strerror(errno));
@@ -703,7 +746,7 @@ int zkl__front_open(struct zkl__front *front)
 	}
 	int rc = open_session(front, &error);
 	if (rc == 0)
-		rc = open_lock(front, &error);
+		rc = open_claim(front, &error);
 	if (rc == 0)
 		return 0;
 	BECAUSE(front, "%s", error.message);
@@ -723,7 +766,7 @@ void zkl__front_close(struct zkl__front *front)
 {
 	const int rc = zkl_session_close(front->session, patience_ms(front));
 
-	zkl_lock_free(front->lock);
+	zkl__claim_close(&front->claim);
 	if (rc == ZKL_ETIMEDOUT && front->granted && !front->options->quiet)
 		zkl__message_say(
 			"the servers did not confirm the release of %s: it is free when the session has expired",

@@ -9,16 +9,15 @@
  *
  * One loop and one thread, beside those of the library.
  *
- * The lease is looked at before every event, and now and then: what the lock answers becomes the deadline that front
- * and warden share. The lock's stop_ms is the grace: so the lock says no, and TERM goes out, one grace before the lease
+ * The lease is looked at before every event, and now and then: what the lock (or the leadership) answers becomes the
+ * deadline that front and warden share. The lock's stop_ms is the grace: so the lock says no, and TERM goes out, one grace before the lease
  * ends, and KILL at its end. */
 
 #include "child.h"
+#include "claim.h"
 #include "progress.h"
 #include "run_options.h"
 #include "supervisor.h"
-
-#include <zklock/lock.h>
 
 struct zkl__front {
 	/* From the caller. */
@@ -33,7 +32,7 @@ struct zkl__front {
 	/* Ours. */
 	struct zkl__supervisor supervisor;
 	zkl_session           *session;
-	zkl_lock              *lock;
+	struct zkl__claim      claim;
 	zkl_grant              grant;
 	bool                   granted, told_lost; /* `grant` */
 	bool                   reached;            /* a server, at least once */
@@ -45,7 +44,8 @@ struct zkl__front {
 	bool                   told_stuck;
 	bool                   gave_terminal; /* to the command, and have not taken it back */
 	int                    alarm;
-	int64_t                granted_ns, grace_end_ns, kill_begin_ns, kill_pause_ns;
+	int64_t                since_ns; /* we want it */
+	int64_t                granted_ns, grace_end_ns, kill_begin_ns, kill_pause_ns, pause_end_ns;
 	int64_t                queued_ns;         /* when we had a place in the queue; 0: never */
 	int64_t                show_ns;           /* what is shown has to be looked at again */
 	int64_t                look_ns;           /* at the lease, at the latest */

@@ -13,7 +13,8 @@
 struct look {
 	struct zkl__query       query; /* first */
 	const char             *path;
-	const struct zkl__uuid *own; /* NULL: none */
+	enum zkl__kind          kind;
+	const struct zkl__uuid *own; /* NULL: none, and what others have done before is to be seen for sure */
 	uint32_t                contenders;
 	char                    name[ZKL__NAME_MAX];
 	int64_t                 directory_czxid;
@@ -22,7 +23,7 @@ struct look {
 
 static void send(struct look *l, enum zkl__op op, const char *directory, const char *name)
 {
-	struct zkl__request request = {.op = op, .directory = directory, .name = name};
+	struct zkl__request request = {.op = op, .directory = directory, .name = name, .kind = l->kind};
 
 	if (l->own)
 		request.uuid = *l->own;
@@ -52,9 +53,10 @@ static void on_listed(struct look *l, const struct zkl__reply *reply)
 	}
 	if (reply->queue.unreadable || reply->queue.misplaced[0]) {
 		zkl__query_answer(&l->query, ZKL_EPATH,
-		                  reply->queue.unreadable
-		                          ? "has a contender with a name of more than 127 bytes"
-		                          : "has contenders of the other kind: it is an election's directory");
+		                  reply->queue.unreadable ? "has a contender with a name of more than 127 bytes"
+		                  : l->kind == ZKL__KIND_LOCK
+		                          ? "has contenders of the other kind: it is an election's directory"
+		                          : "has contenders of the other kind: it is a lock's directory");
 		return;
 	}
 	l->contenders = reply->queue.contenders;
@@ -99,11 +101,12 @@ static void on_reply(struct zkl__query *q, const struct zkl__reply *reply)
 	/* Unknown: asked again when the link is up. */
 }
 
-int zkl__holder_look(zkl_session *session, const char *path, const struct zkl__uuid *own, int64_t patience_ns,
-                     struct zkl__look *ret, zkl_error *reterr)
+static int look(zkl_session *session, const char *path, enum zkl__kind kind, const struct zkl__uuid *own,
+                int64_t patience_ns, struct zkl__look *ret, zkl_error *reterr)
 {
 	struct look l = {.query = {.session = session, .ask = ask_list, .reply = on_reply},
 	                 .path = path,
+	                 .kind = kind,
 	                 .own = own,
 	                 .found = ret};
 	int         r;
@@ -122,9 +125,23 @@ int zkl__holder_look(zkl_session *session, const char *path, const struct zkl__u
 	return l.query.result;
 }
 
+int zkl__owner_look(struct zkl__owner *owner, int64_t patience_ns, struct zkl__look *ret, zkl_error *reterr)
+{
+	const struct zkl__attempt *attempt;
+	struct zkl__uuid           own = {0, 0};
+
+	zkl__session_lock(owner->session);
+	attempt = owner->handle.attempt;
+	if (attempt)
+		own = attempt->contender.uuid;
+	zkl__session_unlock(owner->session);
+	return look(owner->session, owner->handle.path, owner->handle.type->kind, attempt ? &own : NULL, patience_ns,
+	            ret, reterr);
+}
+
 int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_error *reterr)
 {
-	struct zkl__look look = {.ahead = 0};
+	struct zkl__look found = {.ahead = 0};
 	int              r = zkl__session_usable(session, reterr);
 
 	if (r == 0)
@@ -132,8 +149,8 @@ int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_e
 	if (r == 0)
 		r = zkl__session_may_block(session, reterr);
 	if (r == 0)
-		r = zkl__holder_look(session, path, NULL, zkl__session_hub(session)->op_ns, &look, reterr);
+		r = look(session, path, ZKL__KIND_LOCK, NULL, zkl__session_hub(session)->op_ns, &found, reterr);
 	if (r > 0 && ret)
-		*ret = look.peer;
+		*ret = found.peer;
 	return r;
 }

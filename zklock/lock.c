@@ -48,16 +48,7 @@ int zkl_lock_acquire(zkl_lock *lock, int64_t timeout_ms, zkl_grant *ret, zkl_err
 
 int zkl__lock_look(zkl_lock *lock, int64_t patience_ns, struct zkl__look *ret, zkl_error *reterr)
 {
-	zkl_session               *session = lock->owner.session;
-	const struct zkl__attempt *attempt;
-	struct zkl__uuid           own = {0, 0};
-
-	zkl__session_lock(session);
-	attempt = lock->owner.handle.attempt;
-	if (attempt)
-		own = attempt->contender.uuid;
-	zkl__session_unlock(session);
-	return zkl__holder_look(session, lock->owner.handle.path, attempt ? &own : NULL, patience_ns, ret, reterr);
+	return zkl__owner_look(&lock->owner, patience_ns, ret, reterr);
 }
 
 int64_t zkl_lock_check(zkl_lock *lock, uint64_t token)

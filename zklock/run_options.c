@@ -31,6 +31,8 @@ const char zkl__run_help[] =
 	"      --min-hold=DURATION        hold the lock so long at least\n"
 	"      --max-hold=DURATION        end COMMAND so long after the grant\n"
 	"      --wait-all                 wait for what COMMAND leaves behind, do not end it\n"
+	"      --leader                   PATH is an election: run COMMAND whenever elected, until\n"
+	"                                 told to stop; without -n -w -E --min-hold\n"
 	"  -T, --session-timeout=DURATION after which the servers give up a holder that they\n"
 	"                                 do not hear of (10s)\n"
 	"      --margin=DURATION          of T, before which the lease ends (3/8 of T, at most 5/8)\n"
@@ -123,6 +125,7 @@ enum {
 	OPTION_MIN_HOLD,
 	OPTION_MAX_HOLD,
 	OPTION_WAIT_ALL,
+	OPTION_LEADER,
 	OPTION_MARGIN,
 	OPTION_NAME,
 	OPTION_HELP,
@@ -141,6 +144,7 @@ static const struct option long_options[] = {
 	{"min-hold", required_argument, NULL, OPTION_MIN_HOLD},
 	{"max-hold", required_argument, NULL, OPTION_MAX_HOLD},
 	{"wait-all", no_argument, NULL, OPTION_WAIT_ALL},
+	{"leader", no_argument, NULL, OPTION_LEADER},
 	{"margin", required_argument, NULL, OPTION_MARGIN},
 	{"name", required_argument, NULL, OPTION_NAME},
 	{"verbose", no_argument, NULL, 'v'},
@@ -196,7 +200,8 @@ static int parse_text(const char *option, const char *text, const char *what, co
 
 /* What is given, before defaults that depend on each other. */
 struct given {
-	bool nonblock, wait;
+	bool        nonblock, wait;
+	const char *not_leading; /* the last option that has no meaning for who leads; NULL: none */
 };
 
 static int parse_option(int option, struct zkl__run_options *ret, struct given *given, char *why)
@@ -208,12 +213,15 @@ static int parse_option(int option, struct zkl__run_options *ret, struct given *
 		return parse_text("--auth-file", optarg, "file", &ret->auth_file, why);
 	case 'n':
 		given->nonblock = true;
+		given->not_leading = "-n";
 		ret->wait_ms = 0;
 		return 0;
 	case 'w':
 		given->wait = true;
+		given->not_leading = "-w";
 		return parse_duration("-w", optarg, 0, &ret->wait_ms, why);
 	case 'E':
+		given->not_leading = "-E";
 		return parse_status(optarg, &ret->busy_status, why);
 	case 'T':
 		return parse_duration("-T", optarg, ZKL__LEAST_TIMEOUT_MS, &ret->timeout_ms, why);
@@ -223,6 +231,7 @@ static int parse_option(int option, struct zkl__run_options *ret, struct given *
 	case OPTION_CONNECT:
 		return parse_duration("--connect-timeout", optarg, 1, &ret->connect_ms, why);
 	case OPTION_MIN_HOLD:
+		given->not_leading = "--min-hold";
 		return parse_duration("--min-hold", optarg, 0, &ret->min_hold_ms, why);
 	case OPTION_MAX_HOLD:
 		return parse_duration("--max-hold", optarg, 1, &ret->max_hold_ms, why);
@@ -232,6 +241,9 @@ static int parse_option(int option, struct zkl__run_options *ret, struct given *
 		return parse_name(optarg, &ret->name, why);
 	case OPTION_WAIT_ALL:
 		ret->wait_all = true;
+		return 0;
+	case OPTION_LEADER:
+		ret->leader = true;
 		return 0;
 	case 'v':
 		ret->verbose = true;
@@ -302,6 +314,8 @@ static int settle(struct zkl__run_options *ret, const struct given *given, char 
 {
 	if (given->nonblock && given->wait)
 		return WRONG("-n and -w exclude each other");
+	if (ret->leader && given->not_leading != NULL)
+		return WRONG("--leader campaigns until told to stop: %s has no meaning with it", given->not_leading);
 	if (ret->verbose && ret->quiet)
 		return WRONG("-v and -q exclude each other");
 	if (ret->timeout_ms > ZKL__MOST_TIMEOUT_MS)

@@ -13,21 +13,24 @@
  * - Nothing is released before the whole tree of the command is gone.
  * - A lock that was lost before the tree was gone gives status 76, and a command that --max-hold ended 78, whatever the
  *   command said.
- * - EXIT comes exactly once, last, and releases what there is: every other action belongs to a wrapper that goes on. */
+ * - EXIT comes exactly once, last, and releases what there is: every other action belongs to a wrapper that goes on.
+ * - Who leads does so in terms. A term ends as a lock does, but the wrapper goes on: it resigns once the tree is gone, and
+ *   campaigns when that is done. A command that ended by itself is followed by a pause, in which another can lead. */
 
 #include "status.h"
 
 #include <stdbool.h>
 
 #define ZKL__SUPERVISOR_STATES(X)                                                                                      \
-	X(WAITING) /* an attempt is under way */                                                                       \
-	X(LAPSED)  /* granted too late to be used; the attempt is being put away */                                    \
-	X(RUNNING) /* the command was ordered to start, or runs */                                                     \
-	X(STAYING) /* the command has ended, --wait-all waits for what it left behind */                               \
-	X(ENDING)  /* TERM went to the tree, the grace runs */                                                         \
-	X(KILLING) /* KILL goes to the tree until nothing of it is left */                                             \
-	X(HOLDING) /* the tree is gone, --min-hold is not over */                                                      \
-	X(OVER)    /* EXIT was ordered */
+	X(WAITING)   /* an attempt is under way */                                                                     \
+	X(RELEASING) /* granted too late to be used, or a term is over: the attempt is being put away */               \
+	X(PAUSING)   /* after a term, before the next attempt */                                                       \
+	X(RUNNING)   /* the command was ordered to start, or runs */                                                   \
+	X(STAYING)   /* the command has ended, --wait-all waits for what it left behind */                             \
+	X(ENDING)    /* TERM went to the tree, the grace runs */                                                       \
+	X(KILLING)   /* KILL goes to the tree until nothing of it is left */                                           \
+	X(HOLDING)   /* the tree is gone, --min-hold is not over */                                                    \
+	X(OVER)      /* EXIT was ordered */
 
 #define ZKL__SUPERVISOR_EVENTS(X)                                                                                      \
 	X(GRANTED)         /* the lock, with a live lease */                                                           \
@@ -36,6 +39,7 @@
 	X(ENDED)           /* the attempt; value: ZKL_E* or 0 */                                                       \
 	X(EXEC_FAILED)     /* value: errno */                                                                          \
 	X(STOPPED)         /* the command, by a signal of job control */                                               \
+	X(STEADY)          /* the command has run for so long that earlier failures do not count: before EXITED */     \
 	X(EXITED)          /* the command; value: status as of wait(); processes that it started are left */           \
 	X(EXITED_ALONE)    /* the same, and nothing is left */                                                         \
 	X(GONE)            /* nothing is left of the command's tree */                                                 \
@@ -44,7 +48,8 @@
 	X(CONNECT_TIMEOUT) /* no server was ever reached */                                                            \
 	X(GRACE_OVER)      /* what TERM did not end has had its time */                                                \
 	X(MAX_HOLD_OVER)   /* so long after the grant nothing of the command may be left to end by itself */           \
-	X(MIN_HOLD_OVER)
+	X(MIN_HOLD_OVER)                                                                                               \
+	X(PAUSE_OVER)
 
 #define ZKL__SUPERVISOR_ACTIONS(X)                                                                                     \
 	X(ATTEMPT)       /* begin another attempt, with the time that is left */                                       \
@@ -58,6 +63,7 @@
 	X(TERM)          /* to the whole tree; GRACE_OVER follows after the grace */                                   \
 	X(KILL)          /* to the whole tree, again and again until GONE */                                           \
 	X(HOLD)          /* start the timer that MIN_HOLD_OVER comes from */                                           \
+	X(PAUSE)         /* value: milliseconds, after which PAUSE_OVER comes */                                       \
 	X(EXIT)          /* release, wait for that for a bounded time, end as *exit says */
 
 #define ZKL__NAME(name) ZKL__STATE_##name,
@@ -98,19 +104,27 @@ struct zkl__supervisor_policy {
 	int  busy_status; /* what -E says */
 	bool min_hold;    /* MIN_HOLD_OVER is to be waited for */
 	bool wait_all;    /* what the command leaves behind is waited for */
+	bool leader;      /* lead, time and again */
 };
 
 struct zkl__supervisor {
 	struct zkl__supervisor_policy policy;
 	/* where we are */
-	enum zkl__supervisor_state  state;
-	bool                        lost;         /* before the tree was gone */
-	bool                        overdue;      /* --max-hold was over, and the tree was not gone */
-	bool                        exited;       /* the command; wait_status is its own */
-	bool                        stopped;      /* the command, and not continued since */
-	bool                        told_to_stop; /* a signal that asks for an end was forwarded */
-	int                         wait_status;  /* as of wait() */
-	struct zkl__supervisor_exit exit;         /* valid in OVER */
+	enum zkl__supervisor_state state;
+	/* since the grant */
+	struct {
+		bool lost;    /* before the tree was gone */
+		bool ended;   /* the attempt, before it was released */
+		bool overdue; /* --max-hold was over, and the tree was not gone */
+		bool exited;  /* the command; wait_status is its own */
+		bool stopped; /* the command, and not continued since */
+		int  wait_status;
+	} term;
+	bool                        orphaned; /* the warden died: no other command can be started */
+	int                         told;     /* the first signal of those that ask the command for an end; 0: none */
+	int                         pause_ms; /* before the next attempt; 0: none */
+	int                         last_ms;  /* the pause after the last failure; 0: start with the shortest */
+	struct zkl__supervisor_exit exit;     /* valid in OVER */
 };
 
 /* The first attempt is under way. */

@@ -239,6 +239,8 @@ static void spawn(struct warden *warden, const struct zkl__order *order)
 		report(warden, (struct zkl__report){.type = ZKL__REPORT_GONE});
 		return;
 	}
+	warden->group = 0;
+	warden->exec_errno = 0;
 	pid_t pid = set_environment(&warden->options, &order->grant);
 	if (pid == 0)
 		pid = zkl__command_fork(&warden->options, order->foreground, &warden->exec);
@@ -248,6 +250,9 @@ static void spawn(struct warden *warden, const struct zkl__order *order)
 	}
 	warden->command = warden->group = pid;
 	warden->has_tree = true;
+	/* What was ordered for a tree that is gone is not meant for this one. */
+	warden->ending = warden->killing = false;
+	warden->kill_pause_ns = ZKL__KILL_PAUSE_NS;
 }
 
 static void pass_signal(const struct warden *warden, int sig)

@@ -4,6 +4,7 @@
 import concurrent.futures
 import contextlib
 import os
+import signal
 import sys
 import time
 import unittest
@@ -68,6 +69,51 @@ class HolderIsolated(FaultTest):
 
     def test_server_paused(self):
         self.isolated("pause", "resume")
+
+
+class Leader(FaultTest):
+    def lead(self, who, servers, *arguments):
+        return self.start("--leader", "-T", "4", "-s", servers, *arguments, self.lock, "--", *self.log(who, 600))
+
+    def stop(self, leader):
+        """Its command ignores TERM."""
+        leader.send_signal(signal.SIGINT)
+        self.assertEqual(leader.end(), -signal.SIGINT)
+
+    def test_that_is_cut_off_ends_its_command_in_time_and_campaigns_when_it_is_back(self):
+        number = self.follower()
+        old = self.lead("old", self.server(number))
+        wait_for(lambda: self.entries("old"), "the leader's command runs")
+        new = self.lead("new", self.all_but(number))
+        wait_for(lambda: len(self.nodes()) == 2, "the other one has queued")
+        self.undo("heal", number)
+        zk("cut", number)
+        wait_for(lambda: self.entries("new"), "the other one leads")
+        last = self.entries("old")[-1]
+        self.assertLess(last, self.entries("new")[0])
+        zk("heal", number)
+        wait_for(lambda: len(self.nodes()) == 2, "the old one campaigns again")
+        self.assertEqual(self.entries("old")[-1], last)
+        self.stop(new)
+        wait_for(lambda: self.entries("old")[-1] > last, "the old one leads again")
+        self.assertLess(self.entries("new")[-1], [at for at in self.entries("old") if at > last][0])
+        self.stop(old)
+        self.assert_nothing_lives()
+        self.assert_free()
+
+    def test_that_has_no_servers_goes_on_trying(self):
+        leader = self.lead("a", SERVERS, "--connect-timeout", "1")
+        wait_for(lambda: self.entries("a"), "the command runs")
+        self.addCleanup(start_all)
+        for number in (1, 2, 3):
+            zk("kill", number)
+        wait_for(lambda: not self.marked(), "the command is dead")
+        last = self.entries("a")[-1]
+        start_all()
+        wait_for(lambda: self.entries("a")[-1] > last, "it leads again")
+        self.assertIsNone(leader.poll())
+        self.stop(leader)
+        self.assert_nothing_lives()
 
 
 class Outage(FaultTest):

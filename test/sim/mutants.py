@@ -104,9 +104,11 @@ MUTANTS = [
     ("a timeout is forgotten", D, "	if (now >= a->give_up_ns)\n		out_of_time(a);", ""),
     ("the event of a grant that was lost is told", D, "	if (!a->accepted && !zkl__attempt_accept(a))\n		return false;", "	a->accepted = true;"),
     ("a wrapper releases while the tree lives", S, "		note_exit(s, event->value);\n		stay_or_end(s, ret);", "		note_exit(s, event->value);\n		finish(s, ret);"),
-    ("a wrapper forgets that the command was overdue", S, "	} else if (s->overdue) {", "	} else if (false) {"),
+    ("a wrapper forgets that the command was overdue", S, "	} else if (s->term.overdue) {", "	} else if (false) {"),
     ("a wrapper that waits for what is left does not hear of a loss", S, "	if (step_living(s, event, ret))\n		return;", "	if (event->type == ZKL__ON_MAX_HOLD_OVER && step_living(s, event, ret))\n		return;"),
-    ("a wrapper forgets that the lock was lost", S, "	if (s->lost) {\n		leave(s, ret, ZKL__STATUS_LOST, 0);", "	if (false) {\n		leave(s, ret, ZKL__STATUS_LOST, 0);"),
+    ("a wrapper forgets that the lock was lost", S, "	} else if (s->term.lost) {", "	} else if (false) {"),
+    ("a wrapper that leads does not resign before it campaigns", S, "		add(ret, ZKL__DO_RELEASE, 0);\n		if (s->term.ended)\n			again(s, ret);", "		again(s, ret);"),
+    ("a wrapper that leads goes on though it was told to stop", S, "		s->told = sig;", "		(void)sig;"),
 ]
 
 

@@ -23,10 +23,11 @@
 struct wrapper {
 	struct zkl__supervisor supervisor;
 	struct rng             rng;
-	bool                   running; /* zklock-run */
-	uint32_t               life;
+	bool                   running;    /* zklock-run */
+	uint32_t               life, term; /* terms of all lives */
 	unsigned               process;
 	bool                   granted, told_lost, lost_before_end, overdue;
+	bool                   leader, told;     /* to stop, while there was a tree */
 	int64_t                max_hold;         /* 0: none */
 	bool                   command, stopped; /* of the tree */
 	unsigned               descendants;
@@ -51,25 +52,39 @@ static int64_t some_time(struct wrapper *w)
 	                                : 1 + rng_below(&w->rng, pace);
 }
 
-/* Appointments carry the life of the wrapper, so that those of an earlier one find nobody. */
+/* Appointments carry the term, so that those of an earlier one find nobody; or the life of the wrapper, for what may come
+ * in any term. */
 static void later(struct wrapper *w, int64_t after, agenda_fn *fn)
+{
+	agenda_put(agenda_now() + after, fn, index_of(w), w->term);
+}
+
+static void ever(struct wrapper *w, int64_t after, agenda_fn *fn)
 {
 	agenda_put(agenda_now() + after, fn, index_of(w), w->life);
 }
 
-static bool is_over(uint32_t owner, uint32_t life, agenda_fn *fn)
+static bool cannot_run(struct wrapper *w, agenda_fn *fn, uint32_t appointed)
+{
+	int64_t at = process_thread_at(w->process, THREAD_OWNER);
+
+	if (at > agenda_now())
+		agenda_put(at, fn, index_of(w), appointed);
+	return at > agenda_now();
+}
+
+static bool is_over(uint32_t owner, uint32_t term, agenda_fn *fn)
 {
 	struct wrapper *w = &wrappers[owner];
-	int64_t         at;
 
-	if (!w->running || w->life != life)
-		return true;
-	at = process_thread_at(w->process, THREAD_OWNER);
-	if (at > agenda_now()) {
-		agenda_put(at, fn, owner, life);
-		return true;
-	}
-	return false;
+	return !w->running || w->term != term || cannot_run(w, fn, term);
+}
+
+static bool is_dead(uint32_t owner, uint32_t life, agenda_fn *fn)
+{
+	struct wrapper *w = &wrappers[owner];
+
+	return !w->running || w->life != life || cannot_run(w, fn, life);
 }
 
 /* ---- the lease --------------------------------------------------------------------------------------------------- */
@@ -103,12 +118,12 @@ static void feed(struct wrapper *w, enum zkl__supervisor_event_type type, int va
 		step(w, type, value);
 }
 
-static void look(uint32_t owner, uint32_t life)
+static void look(uint32_t owner, uint32_t term)
 {
 	struct wrapper *w = &wrappers[owner];
 	int64_t         left;
 
-	if (is_over(owner, life, look))
+	if (is_over(owner, term, look))
 		return;
 	left = w->granted && !w->told_lost ? owner_ask(owner) : 0;
 	if (left <= 0)
@@ -122,22 +137,24 @@ static void look(uint32_t owner, uint32_t life)
 static void tell_end(struct wrapper *w, int wait_status)
 {
 	w->command = false;
+	if (rng_chance(&w->rng, 4))
+		feed(w, ZKL__ON_STEADY, 0);
 	feed(w, w->descendants ? ZKL__ON_EXITED : ZKL__ON_EXITED_ALONE, wait_status);
 }
 
-static void command_ends(uint32_t owner, uint32_t life)
+static void command_ends(uint32_t owner, uint32_t term)
 {
 	struct wrapper *w = &wrappers[owner];
 
-	if (!is_over(owner, life, command_ends) && w->command)
+	if (!is_over(owner, term, command_ends) && w->command)
 		tell_end(w, (int)rng_below(&w->rng, 3) << 8);
 }
 
-static void tree_ends(uint32_t owner, uint32_t life)
+static void tree_ends(uint32_t owner, uint32_t term)
 {
 	struct wrapper *w = &wrappers[owner];
 
-	if (is_over(owner, life, tree_ends) || (tree_is_gone(w) && !w->killing))
+	if (is_over(owner, term, tree_ends) || (tree_is_gone(w) && !w->killing))
 		return;
 	w->killing = false;
 	w->descendants = 0;
@@ -148,21 +165,21 @@ static void tree_ends(uint32_t owner, uint32_t life)
 	}
 }
 
-static void exec_fails(uint32_t owner, uint32_t life)
+static void exec_fails(uint32_t owner, uint32_t term)
 {
 	struct wrapper *w = &wrappers[owner];
 
-	if (is_over(owner, life, exec_fails) || !w->warden)
+	if (is_over(owner, term, exec_fails) || !w->warden)
 		return;
 	w->command = false;
 	feed(w, ZKL__ON_EXEC_FAILED, rng_chance(&w->rng, 2) ? ENOENT : EACCES);
 }
 
-static void command_stops(uint32_t owner, uint32_t life)
+static void command_stops(uint32_t owner, uint32_t term)
 {
 	struct wrapper *w = &wrappers[owner];
 
-	if (!is_over(owner, life, command_stops) && w->command)
+	if (!is_over(owner, term, command_stops) && w->command)
 		feed(w, ZKL__ON_STOPPED, SIGTSTP);
 }
 
@@ -187,7 +204,7 @@ static void warden_dies(uint32_t owner, uint32_t life)
 {
 	struct wrapper *w = &wrappers[owner];
 
-	if (is_over(owner, life, warden_dies) || !w->warden)
+	if (is_dead(owner, life, warden_dies) || !w->warden)
 		return;
 	w->warden = false;
 	w->command = false; /* it dies with its parent; its descendants do not */
@@ -196,50 +213,78 @@ static void warden_dies(uint32_t owner, uint32_t life)
 
 /* ---- signals, timers --------------------------------------------------------------------------------------------- */
 
+static void send_signal(struct wrapper *w, int sig)
+{
+	uint32_t life = w->life;
+
+	look_at_lease(w);
+	if (!w->running || w->life != life)
+		return;
+	w->told = w->told || (!tree_is_gone(w) && (sig == SIGHUP || sig == SIGINT || sig == SIGTERM));
+	step(w, ZKL__ON_SIGNALLED, sig);
+}
+
 static void signalled(uint32_t owner, uint32_t life)
 {
 	static const int signals[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGTSTP, SIGCONT};
 	struct wrapper  *w = &wrappers[owner];
 
-	if (!is_over(owner, life, signalled))
-		feed(w, ZKL__ON_SIGNALLED, signals[rng_below(&w->rng, 6)]);
+	if (!is_dead(owner, life, signalled))
+		send_signal(w, signals[rng_below(&w->rng, 6)]);
+}
+
+/* Who leads does not end by itself. */
+static void told_to_stop(uint32_t owner, uint32_t life)
+{
+	struct wrapper *w = &wrappers[owner];
+
+	if (is_dead(owner, life, told_to_stop))
+		return;
+	ever(w, 2 * MS, told_to_stop);
+	send_signal(w, SIGTERM);
+}
+
+static void pause_over(uint32_t owner, uint32_t term)
+{
+	if (!is_over(owner, term, pause_over))
+		feed(&wrappers[owner], ZKL__ON_PAUSE_OVER, 0);
 }
 
 static void continued(uint32_t owner, uint32_t life)
 {
-	if (!is_over(owner, life, continued))
+	if (!is_dead(owner, life, continued))
 		feed(&wrappers[owner], ZKL__ON_SIGNALLED, SIGCONT);
 }
 
-static void grace_over(uint32_t owner, uint32_t life)
+static void grace_over(uint32_t owner, uint32_t term)
 {
-	if (!is_over(owner, life, grace_over))
+	if (!is_over(owner, term, grace_over))
 		feed(&wrappers[owner], ZKL__ON_GRACE_OVER, 0);
 }
 
-static void max_hold_over(uint32_t owner, uint32_t life)
+static void max_hold_over(uint32_t owner, uint32_t term)
 {
 	struct wrapper *w = &wrappers[owner];
 
-	if (is_over(owner, life, max_hold_over))
+	if (is_over(owner, term, max_hold_over))
 		return;
 	look_at_lease(w);
-	if (!w->running || w->life != life)
+	if (!w->running || w->term != term)
 		return;
 	w->overdue = w->overdue || w->supervisor.state == ZKL__STATE_RUNNING ||
 	             w->supervisor.state == ZKL__STATE_STAYING;
 	step(w, ZKL__ON_MAX_HOLD_OVER, 0);
 }
 
-static void min_hold_over(uint32_t owner, uint32_t life)
+static void min_hold_over(uint32_t owner, uint32_t term)
 {
-	if (!is_over(owner, life, min_hold_over))
+	if (!is_over(owner, term, min_hold_over))
 		feed(&wrappers[owner], ZKL__ON_MIN_HOLD_OVER, 0);
 }
 
 static void connect_timeout(uint32_t owner, uint32_t life)
 {
-	if (!is_over(owner, life, connect_timeout) && process_hub(wrappers[owner].process)->session_id == 0)
+	if (!is_dead(owner, life, connect_timeout) && process_hub(wrappers[owner].process)->session_id == 0)
 		step(&wrappers[owner], ZKL__ON_CONNECT_TIMEOUT, 0);
 }
 
@@ -253,11 +298,11 @@ static void leave(struct wrapper *w)
 	TRACE("owner %u: zklock-run ends with %d, signal %d", owner, exit->status, exit->signal);
 	if (!tree_is_gone(w))
 		report_failure(WRAPPER, "owner %u: released while something of the command runs", owner);
-	if (w->lost_before_end && exit->status != ZKL__STATUS_LOST && exit->status != ZKL__STATUS_NOT_FOUND &&
-	    exit->status != ZKL__STATUS_NOT_EXECUTED)
+	if (!w->leader && w->lost_before_end && exit->status != ZKL__STATUS_LOST &&
+	    exit->status != ZKL__STATUS_NOT_FOUND && exit->status != ZKL__STATUS_NOT_EXECUTED)
 		report_failure(WRAPPER, "owner %u: the lock was lost under the command, the status is %d", owner,
 		               exit->status);
-	if (w->overdue && !w->lost_before_end && exit->status != ZKL__STATUS_OVERDUE &&
+	if (!w->leader && w->overdue && !w->lost_before_end && exit->status != ZKL__STATUS_OVERDUE &&
 	    exit->status != ZKL__STATUS_NOT_FOUND && exit->status != ZKL__STATUS_NOT_EXECUTED)
 		report_failure(WRAPPER, "owner %u: the command was overdue, the status is %d", owner, exit->status);
 	w->running = false;
@@ -272,12 +317,17 @@ static void act(struct wrapper *w, const struct zkl__supervisor_action *action)
 
 	switch (action->type) {
 	case ZKL__DO_ATTEMPT:
-		w->granted = false;
+		if (owner_handle(index_of(w))->attempt)
+			report_failure(WRAPPER, "owner %u: wants to have twice", index_of(w));
 		owner_attempt(index_of(w), rng_chance(&w->rng, 4) ? 1 + some_time(w) / MS : ZKL_FOREVER);
 		break;
 	case ZKL__DO_RELEASE:
 		if (!tree_is_gone(w))
 			report_failure(WRAPPER, "owner %u: put away while something runs", index_of(w));
+		if (w->told)
+			report_failure(WRAPPER, "owner %u: goes on though it was told to stop", index_of(w));
+		w->granted = w->killing = w->lost_before_end = w->overdue = false;
+		w->term++;
 		zkl__handle_release(owner_handle(index_of(w)));
 		break;
 	case ZKL__DO_SPAWN:
@@ -292,7 +342,7 @@ static void act(struct wrapper *w, const struct zkl__supervisor_action *action)
 		break;
 	case ZKL__DO_STOP_SELF:
 		process_pause(w->process, some_time(w));
-		later(w, 1, continued);
+		ever(w, 1, continued);
 		break;
 	case ZKL__DO_STAY: /* some of what is left ends by itself */
 		if (rng_chance(&w->rng, 2) || owner_draining())
@@ -309,6 +359,9 @@ static void act(struct wrapper *w, const struct zkl__supervisor_action *action)
 		break;
 	case ZKL__DO_HOLD:
 		later(w, some_time(w), min_hold_over);
+		break;
+	case ZKL__DO_PAUSE:
+		later(w, some_time(w), pause_over);
 		break;
 	case ZKL__DO_EXIT:
 		leave(w);
@@ -329,6 +382,16 @@ static void step(struct wrapper *w, enum zkl__supervisor_event_type type, int va
 
 /* ---- events of the lock ------------------------------------------------------------------------------------------ */
 
+static void end(struct wrapper *w, int code)
+{
+	uint32_t life = w->life;
+
+	if (w->granted)
+		lose(w);
+	if (w->running && w->life == life)
+		step(w, ZKL__ON_ENDED, code);
+}
+
 void wrapper_event(unsigned owner, const zkl_event *event)
 {
 	struct wrapper *w = &wrappers[owner];
@@ -347,17 +410,14 @@ void wrapper_event(unsigned owner, const zkl_event *event)
 		step(w, ZKL__ON_GRANTED, 0);
 		if (w->max_hold)
 			later(w, w->max_hold, max_hold_over);
-		look(owner, w->life);
+		look(owner, w->term);
 		break;
 	case ZKL_EV_LOST:
 		if (w->granted)
 			lose(w);
 		break;
 	case ZKL_EV_ENDED:
-		if (w->granted)
-			lose(w);
-		else
-			step(w, ZKL__ON_ENDED, event->code);
+		end(w, event->code);
 		break;
 	default:
 		break;
@@ -367,23 +427,26 @@ void wrapper_event(unsigned owner, const zkl_event *event)
 void wrapper_start(unsigned owner, unsigned process, uint64_t seed)
 {
 	struct wrapper *w = &wrappers[owner];
-	uint32_t        life = w->life + 1;
+	uint32_t        life = w->life + 1, term = w->term + 1;
 
 	memset(w, 0, sizeof *w);
 	w->rng = rng_make(seed, 'c');
 	w->life = life;
+	w->term = term;
 	w->process = process;
 	w->running = w->warden = true;
+	w->leader = rng_chance(&w->rng, 3);
 	const struct zkl__supervisor_policy policy = {.busy_status = ZKL__STATUS_BUSY,
-	                                              .min_hold = rng_chance(&w->rng, 3),
-	                                              .wait_all = rng_chance(&w->rng, 3)};
+	                                              .min_hold = !w->leader && rng_chance(&w->rng, 3),
+	                                              .wait_all = rng_chance(&w->rng, 3),
+	                                              .leader = w->leader};
 	zkl__supervisor_init(&w->supervisor, &policy);
 	w->max_hold = rng_chance(&w->rng, 4) ? some_time(w) : 0;
 	if (rng_chance(&w->rng, 6))
-		later(w, some_time(w), warden_dies);
+		ever(w, some_time(w), warden_dies);
 	for (int64_t i = rng_below(&w->rng, 3); i-- > 0;)
-		later(w, 1 + rng_below(&w->rng, 2 * owner_options_of(owner)->pace), signalled);
-	later(w, owner_options_of(owner)->pace, connect_timeout);
+		ever(w, 1 + rng_below(&w->rng, 2 * owner_options_of(owner)->pace), signalled);
+	ever(w, owner_options_of(owner)->pace, connect_timeout);
 	owner_attempt(owner, rng_chance(&w->rng, 4) ? rng_below(&w->rng, 2) * some_time(w) / MS : ZKL_FOREVER);
 }
 
@@ -402,4 +465,6 @@ void wrapper_drain(unsigned owner)
 	later(w, 2 * MS, command_ends);
 	later(w, 3 * MS, tree_ends);
 	later(w, 4 * MS, min_hold_over);
+	if (w->leader)
+		ever(w, 5 * MS, told_to_stop);
 }

@@ -101,6 +101,7 @@ static void defaults_are_those_of_the_manual(void)
 	CU_ASSERT_PTR_NULL(o.auth_file);
 	CU_ASSERT_PTR_NULL(o.name);
 	CU_ASSERT_FALSE(o.wait_all);
+	CU_ASSERT_FALSE(o.leader);
 	CU_ASSERT_EQUAL(o.busy_status, 75);
 }
 
@@ -125,6 +126,9 @@ static void options_are_read_in_both_forms(void)
 	CU_ASSERT_STRING_EQUAL(o.name, "a job");
 	CU_ASSERT_STRING_EQUAL(o.auth_file, "f");
 	CU_ASSERT_TRUE(o.wait_all);
+	CU_ASSERT_EQUAL(PARSE(&o, "--leader", "--wait-all", "--max-hold", "1h", "/a", "true"), 0);
+	CU_ASSERT_TRUE(o.leader);
+	CU_ASSERT_EQUAL(o.wait_ms, ZKL_FOREVER);
 	CU_ASSERT_EQUAL(PARSE(&o, "--servers=h:2", "--nonblock", "--conflict-exit-code=0", "--session-timeout=8s",
 	                      "--kill-after=0", "--quiet", "/a", "true"),
 	                0);
@@ -174,6 +178,10 @@ static void wrong_command_lines_are_refused_with_a_reason(void)
 	REFUSES("no server", "-s", "", "/a", "true");
 	REFUSES("at least 100 ms", "-T", "99ms", "/a", "true");
 	REFUSES("-T: more than a day", "-T", "1000h", "/a", "true");
+	REFUSES("-n has no meaning", "-n", "--leader", "/a", "true");
+	REFUSES("-w has no meaning", "--leader", "-w", "1", "/a", "true");
+	REFUSES("-E has no meaning", "--leader", "-E", "75", "/a", "true");
+	REFUSES("--min-hold has no meaning", "--leader", "--min-hold", "0", "/a", "true");
 	REFUSES("too short", "--max-hold", "0", "/a", "true");
 	REFUSES("--max-hold is less than --min-hold", "--max-hold", "1", "--min-hold", "2", "/a", "true");
 	REFUSES("--auth-file: no file", "--auth-file", "", "/a", "true");

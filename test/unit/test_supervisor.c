@@ -35,7 +35,7 @@ static const char *step(struct zkl__supervisor *s, enum zkl__supervisor_event_ty
 	for (unsigned i = 0; i < actions.count; i++) {
 		const struct zkl__supervisor_action *action = &actions.list[i];
 		end += (size_t)snprintf(text + end, sizeof(text) - end, "%s", action_names[action->type]);
-		if (action->type == ZKL__DO_FORWARD)
+		if (action->type == ZKL__DO_FORWARD || action->type == ZKL__DO_PAUSE)
 			end += (size_t)snprintf(text + end, sizeof(text) - end, " %d", action->value);
 		if (action->type == ZKL__DO_EXIT && s->exit.signal != 0)
 			end += (size_t)snprintf(text + end, sizeof(text) - end, " by %d", s->exit.signal);
@@ -47,7 +47,7 @@ static const char *step(struct zkl__supervisor *s, enum zkl__supervisor_event_ty
 	return text;
 }
 
-/* The policy but for the status of a busy lock: .min_hold, .wait_all. */
+/* The policy but for the status of a busy lock: .min_hold, .wait_all, .leader. */
 #define BEGIN(...)                                                                                                     \
 	struct zkl__supervisor s;                                                                                      \
 	zkl__supervisor_init(&s, &(struct zkl__supervisor_policy){.busy_status = ZKL__STATUS_BUSY, __VA_ARGS__})
@@ -60,14 +60,20 @@ static void walk_to(struct zkl__supervisor *s, enum zkl__supervisor_state state)
 {
 	const struct zkl__supervisor_policy policy = {.busy_status = ZKL__STATUS_BUSY,
 	                                              .min_hold = state == ZKL__STATE_HOLDING,
-	                                              .wait_all = state == ZKL__STATE_STAYING};
+	                                              .wait_all = state == ZKL__STATE_STAYING,
+	                                              .leader = state == ZKL__STATE_PAUSING};
 
 	zkl__supervisor_init(s, &policy);
 	switch (state) {
 	case ZKL__STATE_WAITING:
 		break;
-	case ZKL__STATE_LAPSED:
+	case ZKL__STATE_RELEASING:
 		step(s, ZKL__ON_GRANTED_LATE, 0);
+		break;
+	case ZKL__STATE_PAUSING:
+		step(s, ZKL__ON_GRANTED, 0);
+		step(s, ZKL__ON_EXITED_ALONE, EXIT(3));
+		step(s, ZKL__ON_ENDED, 0);
 		break;
 	case ZKL__STATE_RUNNING:
 		step(s, ZKL__ON_GRANTED, 0);
@@ -104,7 +110,7 @@ struct row {
 #define END   "TERM -> ENDING"
 #define AGAIN "ATTEMPT -> WAITING"
 
-/* WAITING LAPSED RUNNING STAYING ENDING KILLING HOLDING; in OVER nothing follows from anything. */
+/* WAITING RELEASING PAUSING RUNNING STAYING ENDING KILLING HOLDING; in OVER nothing follows from anything. */
 #define ROW(event, value, ...)                                                                                         \
 	{                                                                                                              \
 		ZKL__ON_##event, value,                                                                                \
@@ -116,44 +122,54 @@ struct row {
 
 /* clang-format off */
 static const struct row table[] = {
-	ROW(GRANTED, 0, "SPAWN -> RUNNING", NO, NO, NO, NO, NO, NO),
-	ROW(GRANTED_LATE, 0, "RELEASE -> LAPSED", NO, NO, NO, NO, NO, NO),
-	ROW(LOST, 0, NO, NO, END, END, NO, NO, OWN),
-	ROW(ENDED, ZKL_ELOST, AGAIN, AGAIN, END, END, NO, NO, OWN),
-	ROW(ENDED, 0, X125, AGAIN, END, END, NO, NO, OWN),
-	ROW(ENDED, ZKL_EBUSY, "EXIT 75 -> OVER", AGAIN, END, END, NO, NO, OWN),
-	ROW(ENDED, ZKL_ETIMEDOUT, "EXIT 75 -> OVER", AGAIN, END, END, NO, NO, OWN),
-	ROW(ENDED, ZKL_ENOTCONN, "EXIT 69 -> OVER", AGAIN, END, END, NO, NO, OWN),
-	ROW(ENDED, ZKL_EACCES, "EXIT 77 -> OVER", AGAIN, END, END, NO, NO, OWN),
-	ROW(ENDED, ZKL_EPATH, "EXIT 64 -> OVER", AGAIN, END, END, NO, NO, OWN),
-	ROW(ENDED, ZKL_EINVAL, "EXIT 64 -> OVER", AGAIN, END, END, NO, NO, OWN),
-	ROW(ENDED, ZKL_EZK, X125, AGAIN, END, END, NO, NO, OWN),
-	ROW(EXEC_FAILED, ENOENT, NO, NO, "EXIT 127 -> OVER", NO, "EXIT 127 -> OVER", "EXIT 127 -> OVER", NO),
-	ROW(EXEC_FAILED, EACCES, NO, NO, "EXIT 126 -> OVER", NO, "EXIT 126 -> OVER", "EXIT 126 -> OVER", NO),
-	ROW(STOPPED, SIGTSTP, NO, NO, "TAKE_TERMINAL -> RUNNING", NO, NO, NO, NO),
-	ROW(EXITED, EXIT(5), NO, NO, END, NO, NO, NO, NO),
-	ROW(EXITED_ALONE, EXIT(5), NO, NO, "EXIT 5 -> OVER", NO, "EXIT 5 -> OVER", "EXIT 5 -> OVER", NO),
-	ROW(GONE, 0, NO, NO, X125, OWN, OWN, OWN, NO),
-	ROW(WARDEN_DIED, 0, X125, X125, "KILL -> KILLING", "KILL -> KILLING", "KILL -> KILLING", "KILL -> KILLING", NO),
+	ROW(GRANTED, 0, "SPAWN -> RUNNING", NO, NO, NO, NO, NO, NO, NO),
+	ROW(GRANTED_LATE, 0, "RELEASE -> RELEASING", NO, NO, NO, NO, NO, NO, NO),
+	ROW(LOST, 0, NO, NO, NO, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_ELOST, AGAIN, AGAIN, NO, END, END, NO, NO, OWN),
+	ROW(ENDED, 0, X125, AGAIN, NO, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_EBUSY, "EXIT 75 -> OVER", "EXIT 75 -> OVER", NO, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_ETIMEDOUT, "EXIT 75 -> OVER", "EXIT 75 -> OVER", NO, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_ENOTCONN, "EXIT 69 -> OVER", "EXIT 69 -> OVER", NO, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_EACCES, "EXIT 77 -> OVER", "EXIT 77 -> OVER", NO, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_EPATH, "EXIT 64 -> OVER", "EXIT 64 -> OVER", NO, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_EINVAL, "EXIT 64 -> OVER", "EXIT 64 -> OVER", NO, END, END, NO, NO, OWN),
+	ROW(ENDED, ZKL_EZK, X125, X125, NO, END, END, NO, NO, OWN),
+	ROW(EXEC_FAILED, ENOENT, NO, NO, NO, "EXIT 127 -> OVER", NO, "EXIT 127 -> OVER", "EXIT 127 -> OVER", NO),
+	ROW(EXEC_FAILED, EACCES, NO, NO, NO, "EXIT 126 -> OVER", NO, "EXIT 126 -> OVER", "EXIT 126 -> OVER", NO),
+	ROW(STOPPED, SIGTSTP, NO, NO, NO, "TAKE_TERMINAL -> RUNNING", NO, NO, NO, NO),
+	ROW(STEADY, 0, NO, NO, NO, NO, NO, NO, NO, NO),
+	ROW(EXITED, EXIT(5), NO, NO, NO, END, NO, NO, NO, NO),
+	ROW(EXITED_ALONE, EXIT(5), NO, NO, NO, "EXIT 5 -> OVER", NO, "EXIT 5 -> OVER", "EXIT 5 -> OVER", NO),
+	ROW(GONE, 0, NO, NO, NO, X125, OWN, OWN, OWN, NO),
+	ROW(WARDEN_DIED, 0,
+	    X125, X125, X125, "KILL -> KILLING", "KILL -> KILLING", "KILL -> KILLING", "KILL -> KILLING", NO),
 	ROW(SIGNALLED, SIGHUP,
-	    "EXIT by 1 -> OVER", "EXIT by 1 -> OVER", "FORWARD 1 -> RUNNING", END, "FORWARD 1 -> ENDING", NO, OWN),
+	    "EXIT by 1 -> OVER", "EXIT by 1 -> OVER", "EXIT by 1 -> OVER", "FORWARD 1 -> RUNNING", END,
+	    "FORWARD 1 -> ENDING", NO, OWN),
 	ROW(SIGNALLED, SIGINT,
-	    "EXIT by 2 -> OVER", "EXIT by 2 -> OVER", "FORWARD 2 -> RUNNING", END, "FORWARD 2 -> ENDING", NO, OWN),
+	    "EXIT by 2 -> OVER", "EXIT by 2 -> OVER", "EXIT by 2 -> OVER", "FORWARD 2 -> RUNNING", END,
+	    "FORWARD 2 -> ENDING", NO, OWN),
 	ROW(SIGNALLED, SIGQUIT,
-	    "EXIT by 3 -> OVER", "EXIT by 3 -> OVER", "FORWARD 3 -> RUNNING", END, "FORWARD 3 -> ENDING", NO, OWN),
-	ROW(SIGNALLED, SIGUSR1, "EXIT by 10 -> OVER", "EXIT by 10 -> OVER", "FORWARD 10 -> RUNNING",
+	    "EXIT by 3 -> OVER", "EXIT by 3 -> OVER", "EXIT by 3 -> OVER", "FORWARD 3 -> RUNNING", END,
+	    "FORWARD 3 -> ENDING", NO, OWN),
+	ROW(SIGNALLED, SIGUSR1,
+	    "EXIT by 10 -> OVER", "EXIT by 10 -> OVER", "EXIT by 10 -> OVER", "FORWARD 10 -> RUNNING",
 	    "FORWARD 10 -> STAYING", "FORWARD 10 -> ENDING", NO, NO),
-	ROW(SIGNALLED, SIGUSR2, "EXIT by 12 -> OVER", "EXIT by 12 -> OVER", "FORWARD 12 -> RUNNING",
+	ROW(SIGNALLED, SIGUSR2,
+	    "EXIT by 12 -> OVER", "EXIT by 12 -> OVER", "EXIT by 12 -> OVER", "FORWARD 12 -> RUNNING",
 	    "FORWARD 12 -> STAYING", "FORWARD 12 -> ENDING", NO, NO),
 	ROW(SIGNALLED, SIGTERM,
-	    "EXIT by 15 -> OVER", "EXIT by 15 -> OVER", "FORWARD 15 -> RUNNING", END, "FORWARD 15 -> ENDING", NO, OWN),
-	ROW(SIGNALLED, SIGTSTP, "STOP_SELF -> WAITING", "STOP_SELF -> LAPSED", "FORWARD 20 -> RUNNING",
+	    "EXIT by 15 -> OVER", "EXIT by 15 -> OVER", "EXIT by 15 -> OVER", "FORWARD 15 -> RUNNING", END,
+	    "FORWARD 15 -> ENDING", NO, OWN),
+	ROW(SIGNALLED, SIGTSTP,
+	    "STOP_SELF -> WAITING", "STOP_SELF -> RELEASING", "STOP_SELF -> PAUSING", "FORWARD 20 -> RUNNING",
 	    "STOP_SELF -> STAYING", NO, NO, "STOP_SELF -> HOLDING"),
-	ROW(SIGNALLED, SIGCONT, NO, NO, "CONTINUE -> RUNNING", NO, NO, NO, NO),
-	ROW(CONNECT_TIMEOUT, 0, "EXIT 69 -> OVER", NO, NO, NO, NO, NO, NO),
-	ROW(GRACE_OVER, 0, NO, NO, NO, NO, "KILL -> KILLING", NO, NO),
-	ROW(MAX_HOLD_OVER, 0, NO, NO, END, END, NO, NO, NO),
-	ROW(MIN_HOLD_OVER, 0, NO, NO, NO, NO, NO, NO, OWN),
+	ROW(SIGNALLED, SIGCONT, NO, NO, NO, "CONTINUE -> RUNNING", NO, NO, NO, NO),
+	ROW(CONNECT_TIMEOUT, 0, "EXIT 69 -> OVER", NO, NO, NO, NO, NO, NO, NO),
+	ROW(GRACE_OVER, 0, NO, NO, NO, NO, NO, "KILL -> KILLING", NO, NO),
+	ROW(MAX_HOLD_OVER, 0, NO, NO, NO, END, END, NO, NO, NO),
+	ROW(MIN_HOLD_OVER, 0, NO, NO, NO, NO, NO, NO, NO, OWN),
+	ROW(PAUSE_OVER, 0, NO, NO, AGAIN, NO, NO, NO, NO, NO),
 };
 /* clang-format on */
 
@@ -297,8 +313,8 @@ static void loss_between_grant_and_start(void)
 static void grant_that_comes_too_late_is_put_away_and_tried_again(void)
 {
 	BEGIN();
-	STEP(GRANTED_LATE, 0, "RELEASE -> LAPSED");
-	STEP(LOST, 0, "-> LAPSED");
+	STEP(GRANTED_LATE, 0, "RELEASE -> RELEASING");
+	STEP(LOST, 0, "-> RELEASING");
 	STEP(ENDED, 0, "ATTEMPT -> WAITING");
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 }
@@ -515,6 +531,196 @@ static void max_hold_ends_what_is_left_behind(void)
 	STEP(GONE, 0, "EXIT 78 -> OVER");
 }
 
+/* ---- who leads ---- */
+
+/* From the grant to the next attempt; the pause that lies between, 0: none. */
+static int lead_once(struct zkl__supervisor *s, bool steady, int wait_status)
+{
+	int pause_ms = 0;
+
+	CU_ASSERT_STRING_EQUAL(step(s, ZKL__ON_GRANTED, 0), "SPAWN -> RUNNING");
+	if (steady)
+		CU_ASSERT_STRING_EQUAL(step(s, ZKL__ON_STEADY, 0), "-> RUNNING");
+	CU_ASSERT_STRING_EQUAL(step(s, ZKL__ON_EXITED_ALONE, wait_status), "RELEASE -> RELEASING");
+	CU_ASSERT_EQUAL(sscanf(step(s, ZKL__ON_ENDED, 0), "PAUSE %d -> PAUSING", &pause_ms), 1);
+	CU_ASSERT_STRING_EQUAL(step(s, ZKL__ON_PAUSE_OVER, 0), "ATTEMPT -> WAITING");
+	return pause_ms;
+}
+
+static void leader_whose_command_ends_resigns_and_campaigns_after_a_pause(void)
+{
+	BEGIN(.leader = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(0), "TERM -> ENDING");
+	STEP(GONE, 0, "RELEASE -> RELEASING");
+	STEP(ENDED, 0, "PAUSE 1000 -> PAUSING");
+	STEP(PAUSE_OVER, 0, "ATTEMPT -> WAITING");
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+}
+
+static void pauses_double_while_the_command_fails(void)
+{
+	static const int pauses[] = {1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000, 60000};
+
+	BEGIN(.leader = true);
+	for (size_t i = 0; i < sizeof(pauses) / sizeof(pauses[0]); i++)
+		CU_ASSERT_EQUAL(lead_once(&s, false, i % 2 == 0 ? EXIT(1) : DEATH(SIGSEGV)), pauses[i]);
+}
+
+static void pauses_begin_anew_after_a_success(void)
+{
+	BEGIN(.leader = true);
+	CU_ASSERT_EQUAL(lead_once(&s, false, EXIT(1)), 1000);
+	CU_ASSERT_EQUAL(lead_once(&s, false, EXIT(1)), 2000);
+	CU_ASSERT_EQUAL(lead_once(&s, false, EXIT(0)), 1000);
+	CU_ASSERT_EQUAL(lead_once(&s, false, EXIT(0)), 1000);
+	CU_ASSERT_EQUAL(lead_once(&s, false, EXIT(1)), 1000);
+	CU_ASSERT_EQUAL(lead_once(&s, false, EXIT(1)), 2000);
+}
+
+static void pauses_begin_anew_after_a_long_run(void)
+{
+	BEGIN(.leader = true);
+	CU_ASSERT_EQUAL(lead_once(&s, false, EXIT(1)), 1000);
+	CU_ASSERT_EQUAL(lead_once(&s, false, EXIT(1)), 2000);
+	CU_ASSERT_EQUAL(lead_once(&s, true, EXIT(1)), 1000);
+	CU_ASSERT_EQUAL(lead_once(&s, false, EXIT(1)), 2000);
+}
+
+static void deposed_leader_campaigns_once_its_tree_is_gone(void)
+{
+	BEGIN(.leader = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(LOST, 0, "TERM -> ENDING");
+	STEP(EXITED, DEATH(SIGTERM), "-> ENDING");
+	STEP(GRACE_OVER, 0, "KILL -> KILLING");
+	STEP(GONE, 0, "RELEASE -> RELEASING");
+	STEP(LOST, 0, "-> RELEASING");
+	STEP(ENDED, ZKL_ELOST, "ATTEMPT -> WAITING");
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED_ALONE, EXIT(0), "RELEASE -> RELEASING");
+	STEP(ENDED, 0, "PAUSE 1000 -> PAUSING");
+}
+
+static void deposed_leader_whose_attempt_is_over_already(void)
+{
+	BEGIN(.leader = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(LOST, 0, "TERM -> ENDING");
+	STEP(ENDED, ZKL_ELOST, "-> ENDING");
+	STEP(EXITED_ALONE, DEATH(SIGTERM), "RELEASE ATTEMPT -> WAITING");
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED_ALONE, EXIT(0), "RELEASE -> RELEASING");
+}
+
+static void leader_that_is_deposed_before_its_command_started(void)
+{
+	BEGIN(.leader = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(LOST, 0, "TERM -> ENDING");
+	STEP(GONE, 0, "RELEASE -> RELEASING");
+	STEP(ENDED, ZKL_ELOST, "ATTEMPT -> WAITING");
+}
+
+static void deposition_says_nothing_of_the_command(void)
+{
+	BEGIN(.leader = true);
+	CU_ASSERT_EQUAL(lead_once(&s, false, EXIT(1)), 1000);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(LOST, 0, "TERM -> ENDING");
+	STEP(EXITED_ALONE, EXIT(0), "RELEASE -> RELEASING");
+	STEP(ENDED, ZKL_ELOST, "ATTEMPT -> WAITING");
+	CU_ASSERT_EQUAL(lead_once(&s, false, EXIT(1)), 2000);
+}
+
+static void max_hold_ends_a_term_and_not_the_wrapper(void)
+{
+	BEGIN(.leader = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(MAX_HOLD_OVER, 0, "TERM -> ENDING");
+	STEP(EXITED_ALONE, DEATH(SIGTERM), "RELEASE -> RELEASING");
+	STEP(ENDED, 0, "ATTEMPT -> WAITING");
+}
+
+static void leader_that_is_told_to_stop_leaves_as_its_command(void)
+{
+	BEGIN(.leader = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(SIGNALLED, SIGUSR1, "FORWARD 10 -> RUNNING");
+	STEP(SIGNALLED, SIGTERM, "FORWARD 15 -> RUNNING");
+	STEP(EXITED_ALONE, EXIT(4), "EXIT 4 -> OVER");
+	CU_ASSERT_TRUE(s.exit.own);
+}
+
+static void deposed_leader_that_is_told_to_stop_leaves_as_its_command(void)
+{
+	BEGIN(.leader = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(LOST, 0, "TERM -> ENDING");
+	STEP(GRACE_OVER, 0, "KILL -> KILLING");
+	STEP(SIGNALLED, SIGINT, "-> KILLING");
+	STEP(SIGNALLED, SIGTERM, "-> KILLING");
+	STEP(EXITED_ALONE, DEATH(SIGKILL), "EXIT by 9 -> OVER");
+	CU_ASSERT_TRUE(s.exit.own);
+}
+
+static void leader_that_is_told_to_stop_and_whose_command_never_started(void)
+{
+	BEGIN(.leader = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(SIGNALLED, SIGINT, "FORWARD 2 -> RUNNING");
+	STEP(LOST, 0, "TERM -> ENDING");
+	STEP(SIGNALLED, SIGTERM, "FORWARD 15 -> ENDING");
+	STEP(GONE, 0, "EXIT by 2 -> OVER");
+}
+
+static void leader_stops_between_terms_by_the_signal(void)
+{
+	BEGIN(.leader = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED_ALONE, EXIT(1), "RELEASE -> RELEASING");
+	struct zkl__supervisor releasing = s;
+	STEP(SIGNALLED, SIGHUP, "EXIT by 1 -> OVER");
+	s = releasing;
+	STEP(ENDED, 0, "PAUSE 1000 -> PAUSING");
+	STEP(SIGNALLED, SIGTERM, "EXIT by 15 -> OVER");
+	CU_ASSERT_FALSE(s.exit.own);
+}
+
+static void leader_leaves_where_the_command_cannot_be_had(void)
+{
+	BEGIN(.leader = true);
+	CU_ASSERT_EQUAL(lead_once(&s, false, EXIT(0)), 1000);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXEC_FAILED, ENOENT, "EXIT 127 -> OVER");
+}
+
+static void leader_that_cannot_resign_leaves(void)
+{
+	BEGIN(.leader = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED_ALONE, EXIT(0), "RELEASE -> RELEASING");
+	STEP(ENDED, ZKL_EACCES, "EXIT 77 -> OVER");
+}
+
+static void leader_without_a_warden_leaves(void)
+{
+	BEGIN(.leader = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(EXITED, EXIT(0), "TERM -> ENDING");
+	struct zkl__supervisor ending = s;
+	STEP(WARDEN_DIED, 0, "KILL -> KILLING");
+	STEP(GONE, 0, "EXIT 125 -> OVER");
+	s = ending;
+	STEP(LOST, 0, "-> ENDING");
+	STEP(WARDEN_DIED, 0, "KILL -> KILLING");
+	STEP(GONE, 0, "EXIT 76 -> OVER");
+	s = ending;
+	STEP(SIGNALLED, SIGTERM, "FORWARD 15 -> ENDING");
+	STEP(WARDEN_DIED, 0, "KILL -> KILLING");
+	STEP(GONE, 0, "EXIT 0 -> OVER");
+}
+
 #define TEST(name)                                                                                                     \
 	{                                                                                                              \
 #name, name                                                                                            \
@@ -560,6 +766,22 @@ int main(void)
 	                        TEST(signal_before_the_end_of_the_command_ends_what_is_left_behind),
 	                        TEST(loss_ends_what_is_left_behind),
 	                        TEST(max_hold_ends_what_is_left_behind),
+	                        TEST(leader_whose_command_ends_resigns_and_campaigns_after_a_pause),
+	                        TEST(pauses_double_while_the_command_fails),
+	                        TEST(pauses_begin_anew_after_a_success),
+	                        TEST(pauses_begin_anew_after_a_long_run),
+	                        TEST(deposed_leader_campaigns_once_its_tree_is_gone),
+	                        TEST(deposed_leader_whose_attempt_is_over_already),
+	                        TEST(leader_that_is_deposed_before_its_command_started),
+	                        TEST(deposition_says_nothing_of_the_command),
+	                        TEST(max_hold_ends_a_term_and_not_the_wrapper),
+	                        TEST(leader_that_is_told_to_stop_leaves_as_its_command),
+	                        TEST(deposed_leader_that_is_told_to_stop_leaves_as_its_command),
+	                        TEST(leader_that_is_told_to_stop_and_whose_command_never_started),
+	                        TEST(leader_stops_between_terms_by_the_signal),
+	                        TEST(leader_leaves_where_the_command_cannot_be_had),
+	                        TEST(leader_that_cannot_resign_leaves),
+	                        TEST(leader_without_a_warden_leaves),
 	                        CU_TEST_INFO_NULL};
 	CU_SuiteInfo suites[] = {{"supervisor", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
 
