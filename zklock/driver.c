@@ -346,9 +346,13 @@ static void on_watch(struct zkl__party *party, bool gone, const char *directory,
 
 /* ---- for the hub ------------------------------------------------------------------------------------------------------ */
 
+/* < 0: the session's options do not fit its timeout. */
 static int64_t most_stop_ns(const struct zkl__hub *hub)
 {
-	return zkl__hub_timeout_ns(hub) / 4;
+	struct zkl__lease_limits limits;
+
+	zkl__lease_limits(&hub->lease_options, zkl__hub_timeout_ns(hub), &limits);
+	return limits.stop_max;
 }
 
 /* The owner, or what stands for it, gives up waiting. */
@@ -377,14 +381,16 @@ static const char *refusal_text(int code)
 }
 
 /* What of the options does not fit the session timeout, which the servers may have shortened; NULL: all does. There would
- * never be a live lease. */
+ * be no live lease, or it would end before a heartbeat could extend it. */
 static const char *misfit(const struct zkl__hub *hub, int64_t stop_ns)
 {
-	if (stop_ns > most_stop_ns(hub))
-		return "cannot be held: stop_ms is more than a quarter of the session timeout that the servers granted";
-	if (zkl__lease_check_options(&hub->lease_options, zkl__hub_timeout_ns(hub)) != 0)
+	int64_t most = most_stop_ns(hub);
+
+	if (most < 0)
 		return "cannot be held: margin_ms, heartbeat_ms or tick_ms does not fit the session timeout that the "
 		       "servers granted";
+	if (stop_ns > most)
+		return "cannot be held: stop_ms is too long for the session timeout that the servers granted";
 	return NULL;
 }
 
@@ -657,6 +663,7 @@ int zkl__handle_init(struct zkl__handle *h, const struct zkl__handle_type *type,
                      const zkl_options *options, zkl_error *reterr)
 {
 	static const zkl_options defaults = ZKL_OPTIONS_INIT;
+	int64_t                  most_stop;
 
 	memset(h, 0, sizeof *h);
 	if (!options)
@@ -674,11 +681,12 @@ int zkl__handle_init(struct zkl__handle *h, const struct zkl__handle_type *type,
 	if (options->data_len > ZKL_DATA_MAX)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_options.data_len is %zu, at most %d is possible",
 		                  options->data_len, ZKL_DATA_MAX);
-	if (options->stop_ms < 0 || options->stop_ms > most_stop_ns(hub) / MS)
+	most_stop = most_stop_ns(hub) > 0 ? most_stop_ns(hub) / MS : 0;
+	if (options->stop_ms < 0 || options->stop_ms > most_stop)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
 		                  "zkl_options.stop_ms is %" PRId64 ", at most %" PRId64
-		                  " (a quarter of the session timeout) fits the lease",
-		                  options->stop_ms, most_stop_ns(hub) / MS);
+		                  " fits the session's timeout, margin and heartbeat",
+		                  options->stop_ms, most_stop);
 	h->type = type;
 	h->hub = hub;
 	h->flags = options->flags;

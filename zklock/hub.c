@@ -178,21 +178,18 @@ int64_t zkl__hub_timeout_ns(const struct zkl__hub *hub)
 	return hub->lease.timeout_ns ? hub->lease.timeout_ns : hub->timeout_asked_ns;
 }
 
-bool zkl__hub_lasts(const struct zkl__hub *hub, int64_t stop_ns)
-{
-	int64_t now = zkl__hub_now(hub), slack = zkl__hub_timeout_ns(hub) / 24;
-	int64_t left = zkl__hub_left_ns(hub, stop_ns), wait = zkl__lease_extensible_ns(&hub->lease) - now;
-
-	return left > slack && left > wait + slack;
-}
-
 /* ---- heartbeat ------------------------------------------------------------------------------------------------------ */
 
 static int64_t next_beat(const struct zkl__hub *hub)
 {
 	int64_t last = hub->lease.newest_ns > hub->beat_ns ? hub->lease.newest_ns : hub->beat_ns;
 
-	return last ? last + zkl__lease_beat_interval(&hub->lease) : 0;
+	return last ? last + zkl__lease_beat_interval(&hub->lease, hub->stop_max_ns) : 0;
+}
+
+bool zkl__hub_lasts(const struct zkl__hub *hub, int64_t stop_ns)
+{
+	return zkl__lease_lasts(&hub->lease, zkl__hub_now(hub), next_beat(hub), stop_ns);
 }
 
 /* Any live node of the session serves all. */
@@ -298,6 +295,9 @@ static void add_proof(struct zkl__hub *hub, const struct zkl__reply *reply)
 	expire_holders(hub);
 	zkl__lease_add_proof(&hub->lease, reply->sent_ns, reply->replied_ns);
 	publish(hub);
+	/* They may have to follow each other faster than when the last one was sent. */
+	if (hub->wanting && hub->link)
+		zkl__hub_alarm(hub, next_beat(hub));
 	suspend(hub, false);
 }
 

@@ -149,7 +149,7 @@ void    zkl__hub_alarm(struct zkl__hub *hub, int64_t at_ns);
 int64_t zkl__hub_now(const struct zkl__hub *hub);
 /* Time left of the lease for who stops `stop_ns` before its end; <= 0: none. */
 int64_t zkl__hub_left_ns(const struct zkl__hub *hub, int64_t stop_ns);
-/* Would a grant of now last, as long as the servers answer? Some of the lease is left, and it can be extended in time. */
+/* Would a grant of now last, as long as the servers answer within T/24? */
 bool zkl__hub_lasts(const struct zkl__hub *hub, int64_t stop_ns);
 /* The lease as last negotiated, or as asked for. */
 int64_t zkl__hub_timeout_ns(const struct zkl__hub *hub);

@@ -37,16 +37,19 @@ static int64_t margin(const struct zkl__lease_options *options, int64_t t)
 	return max(options->margin_ns ? options->margin_ns : t * 3 / 8, least_margin(options, t));
 }
 
-int64_t zkl__lease_check_options(const struct zkl__lease_options *options, int64_t t)
+/* What margin and stop leave of T must last until the next heartbeat, and T/24 more for its answer. */
+void zkl__lease_limits(const struct zkl__lease_options *options, int64_t t, struct zkl__lease_limits *ret)
 {
-	int64_t beat = heartbeat(options, t), least;
+	int64_t beat = heartbeat(options, t), most = t - t / 24 - beat, chosen;
 
-	if (options->margin_ns < 0 || options->tick_ns < 0 || beat < t / 24 || beat > t / 2)
-		return -1;
-	least = least_margin(options, t);
-	if (least > t * 5 / 8 || options->margin_ns > t * 5 / 8)
-		return -1;
-	return (options->margin_ns ? options->margin_ns : t * 3 / 8) < least ? least : 0;
+	chosen = options->margin_ns ? options->margin_ns : t * 3 / 8;
+	*ret = (struct zkl__lease_limits){.beat_min = t / 24, .beat_max = t * 5 / 12, .stop_max = -1};
+	if (beat < ret->beat_min || beat > ret->beat_max || options->tick_ns < 0)
+		return;
+	ret->margin_min = least_margin(options, t);
+	ret->margin_max = min(t * 5 / 8, most);
+	if (chosen >= ret->margin_min && chosen <= ret->margin_max)
+		ret->stop_max = min(t / 4, most - chosen);
 }
 
 void zkl__lease_begin(struct zkl__lease *lease, const struct zkl__lease_options *options)
@@ -122,7 +125,7 @@ void zkl__lease_wake(struct zkl__lease *lease, int64_t now_ns)
 {
 	lease->idle = false;
 	/* Until now the client has pinged, and now a heartbeat is due. */
-	if (now_ns - lease->heard_ns > max(lease->timeout_ns / 3, zkl__lease_beat_interval(lease)))
+	if (now_ns - lease->heard_ns > max(lease->timeout_ns / 3, heartbeat(&lease->options, lease->timeout_ns)))
 		lease->heard_ns = now_ns;
 }
 
@@ -132,41 +135,70 @@ static int64_t latest_deadline(const struct zkl__lease *lease)
 	return lease->newest_ns + lease->timeout_ns - margin(&lease->options, lease->timeout_ns);
 }
 
-int64_t zkl__lease_deadline(const struct zkl__lease *lease)
+/* What they are worth. */
+static int64_t proven_deadline(const struct zkl__lease *lease)
 {
 	int64_t t = lease->timeout_ns, deadline = 0;
 
-	if (!lease->newest_ns)
-		return 0;
 	if (lease->pair_ns)
 		deadline = lease->pair_ns + t - t / 24;
 	if (lease->single_ns)
 		deadline = max(deadline, lease->single_ns + t * 3 / 8);
-	return min(deadline, latest_deadline(lease));
+	return deadline;
 }
 
-int64_t zkl__lease_extensible_ns(const struct zkl__lease *lease)
+int64_t zkl__lease_deadline(const struct zkl__lease *lease)
 {
-	int64_t delay = report_delay(&lease->options, lease->timeout_ns), least = INT64_MAX;
+	return lease->newest_ns ? min(proven_deadline(lease), latest_deadline(lease)) : 0;
+}
 
-	if (!lease->newest_ns)
-		return 0;
-	if (zkl__lease_deadline(lease) == latest_deadline(lease))
-		return lease->newest_ns;
+/* From when on has a proof to be sent to be worth more? Behind a stall that may be after the deadline itself. */
+static int64_t worth_more_ns(const struct zkl__lease *lease)
+{
+	int64_t t = lease->timeout_ns, delay = report_delay(&lease->options, t), proven = proven_deadline(lease);
+	int64_t least = INT64_MAX;
+
 	if (!lease->slow_pings)
-		least = lease->flow_ns ? lease->flow_ns + delay : lease->newest_ns;
+		least = max(lease->flow_ns ? lease->flow_ns + delay : lease->newest_ns, proven - t * 3 / 8);
 	for (unsigned i = 0; i < kept_proofs(lease); i++)
-		if (lease->proofs[i].sent_ns > lease->pair_ns)
+		if (lease->proofs[i].sent_ns + t - t / 24 > proven)
 			least = min(least, lease->proofs[i].replied_ns + delay);
 	return least;
 }
 
-int64_t zkl__lease_beat_interval(const struct zkl__lease *lease)
+int64_t zkl__lease_beat_interval(const struct zkl__lease *lease, int64_t stop_ns)
 {
-	int64_t t = lease->timeout_ns, beat = heartbeat(&lease->options, t);
+	int64_t t = lease->timeout_ns, beat = heartbeat(&lease->options, t), next = lease->newest_ns + beat;
+	int64_t end = proven_deadline(lease) - stop_ns, more = worth_more_ns(lease) - lease->newest_ns;
 
-	/* No steady pairs yet: beat faster, so that the first comes soon. */
-	return lease->pair_ns + t / 2 < lease->newest_ns ? min(beat, t / 12) : beat;
+	/* No steady pairs yet, or the next heartbeat would be answered too late, or would be too early to be worth more and the
+	 * one after it too late: beat faster. */
+	if (!lease->pair_ns || lease->pair_ns + t / 2 < lease->newest_ns ||
+	    zkl__lease_deadline(lease) - stop_ns < next + t / 24 || (more > beat && end < next + beat + t / 24))
+		beat = min(beat, t / 12);
+	/* Where time is short, as soon as it is worth more: other proofs can have put it off. */
+	if (more > 0 && end < lease->newest_ns + beat + t / 24)
+		beat = min(beat, more);
+	return beat;
+}
+
+/* Looks ahead, heartbeat by heartbeat, until there is a pair of them. */
+bool zkl__lease_lasts(const struct zkl__lease *lease, int64_t now_ns, int64_t beat_ns, int64_t stop_ns)
+{
+	struct zkl__lease ahead = *lease;
+	int64_t           slack = lease->timeout_ns / 24, first = max(now_ns, beat_ns);
+
+	if (!lease->newest_ns || zkl__lease_deadline(lease) - stop_ns - now_ns <= slack)
+		return false;
+	if (lease->idle)
+		zkl__lease_wake(&ahead, now_ns);
+	/* None is sent while the one before it is under way. */
+	for (int64_t at = first; ahead.pair_ns < first; at += max(zkl__lease_beat_interval(&ahead, stop_ns), slack)) {
+		if (at + slack > zkl__lease_deadline(&ahead) - stop_ns)
+			return false;
+		zkl__lease_add_proof(&ahead, at, at);
+	}
+	return true;
 }
 
 int64_t zkl__lease_suspect(const struct zkl__lease *lease)

@@ -47,9 +47,13 @@ struct zkl__lease {
 	unsigned                  count; /* of proofs ever kept; the ring's index */
 };
 
-/* 0, or the least margin that goes with these options, in ns, where they leave less than T/24 of slack; -1: no margin
- * would do. */
-int64_t zkl__lease_check_options(const struct zkl__lease_options *options, int64_t timeout_ns);
+/* What the options may be with a timeout: the margin with the heartbeat and the tick that they have, and with the margin how
+ * long before the lease's end its holder may stop; -1: they do not fit. A lease lasts for a heartbeat and its answer at
+ * least, since it would end between two heartbeats else, with servers that answer all the time. */
+struct zkl__lease_limits {
+	int64_t beat_min, beat_max, margin_min, margin_max, stop_max;
+};
+void zkl__lease_limits(const struct zkl__lease_options *options, int64_t timeout_ns, struct zkl__lease_limits *ret);
 /* A new session, without a lease. */
 void zkl__lease_begin(struct zkl__lease *lease, const struct zkl__lease_options *options);
 /* T was negotiated. The least of the session's life counts, for earlier proofs too: a new leader restarts a session with
@@ -65,11 +69,12 @@ void zkl__lease_rest(struct zkl__lease *lease, int64_t now_ns);
 void zkl__lease_wake(struct zkl__lease *lease, int64_t now_ns);
 /* 0: there is no lease. */
 int64_t zkl__lease_deadline(const struct zkl__lease *lease);
-/* From when on a proof has to be sent to move the deadline. Behind a stall that may be after the deadline itself. 0:
- * there is no lease. */
-int64_t zkl__lease_extensible_ns(const struct zkl__lease *lease);
-/* How long after the newest proof or heartbeat was sent the next heartbeat is due, while somebody wants them. */
-int64_t zkl__lease_beat_interval(const struct zkl__lease *lease);
+/* How long after the newest proof or heartbeat was sent the next heartbeat is due, while somebody wants them; stop_ns: how
+ * long before the lease's end some holder stops. */
+int64_t zkl__lease_beat_interval(const struct zkl__lease *lease, int64_t stop_ns);
+/* Would it last for a holder that begins now, as long as servers answer within T/24? beat_ns: when the next heartbeat is
+ * due. */
+bool zkl__lease_lasts(const struct zkl__lease *lease, int64_t now_ns, int64_t beat_ns, int64_t stop_ns);
 /* From when on proofs are overdue. */
 int64_t zkl__lease_suspect(const struct zkl__lease *lease);
 

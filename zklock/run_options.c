@@ -271,27 +271,25 @@ static int refuse_option(int kind, char **argv, char *why)
 	return WRONG("unknown option \"%s\": see zklock-run --help", argument);
 }
 
-static int fit_margin(int64_t margin_ms, int64_t timeout_ms, const char *timeout, char *why)
+static int fit_margin(int64_t margin_ms, const struct zkl__lease_limits *limits, int64_t timeout_ms,
+                      const char *timeout, char *why)
 {
-	const struct zkl__lease_options asked = {.margin_ns = margin_ms * MS}, none = {.margin_ns = 1};
-
-	if (zkl__lease_check_options(&asked, timeout_ms * MS) == 0)
+	if (limits->stop_max >= 0)
 		return 0;
 	return WRONG("--margin: %" PRId64 " ms does not fit into %s %" PRId64 " ms: give from %" PRId64 " to %" PRId64
 	             " ms",
-	             margin_ms, timeout, timeout_ms, (zkl__lease_check_options(&none, timeout_ms * MS) + MS - 1) / MS,
-	             timeout_ms * 5 / 8);
+	             margin_ms, timeout, timeout_ms, (limits->margin_min + MS - 1) / MS, limits->margin_max / MS);
 }
 
-/* Behind the newest proof, the margin and the grace are no time to hold in, and the next proof comes T/6 later or more. */
-static int fit_both(int64_t grace_ms, int64_t margin_ms, int64_t timeout_ms, const char *timeout, char *why)
+static int fit_both(int64_t grace_ms, int64_t margin_ms, const struct zkl__lease_limits *limits, int64_t timeout_ms,
+                    const char *timeout, char *why)
 {
-	const int64_t most = timeout_ms * 3 / 4;
+	const int64_t most = margin_ms + limits->stop_max / MS;
 
 	if (grace_ms + margin_ms <= most)
 		return 0;
-	return WRONG("-k and --margin: together %" PRId64 " ms do not fit into %s %" PRId64
-	             " ms: at most three quarters of it, %" PRId64 " ms, or a longer -T",
+	return WRONG("-k and --margin: together %" PRId64 " ms do not fit into %s %" PRId64 " ms: at most %" PRId64
+	             " ms, or a longer -T",
 	             grace_ms + margin_ms, timeout, timeout_ms, most);
 }
 
@@ -299,14 +297,19 @@ int zkl__run_options_fit(const struct zkl__run_options *options, int64_t timeout
 {
 	const char   *timeout = granted ? "the session timeout that the servers granted," : "a session timeout of";
 	const int64_t most = timeout_ms / ZKL__GRACE_MOST_PART;
+	const struct zkl__lease_options lease = {.margin_ns = options->margin_ms * MS};
+	struct zkl__lease_limits        limits;
 
+	zkl__lease_limits(&lease, timeout_ms * MS, &limits);
 	if (options->grace_given && options->grace_ms > most)
 		return WRONG("-k: a grace of %" PRId64 " ms does not fit into %s %" PRId64
 		             " ms: at most a quarter of it, %" PRId64 " ms, or a longer -T",
 		             options->grace_ms, timeout, timeout_ms, most);
-	if (options->margin_ms > 0 && fit_margin(options->margin_ms, timeout_ms, timeout, why) < 0)
+	if (fit_margin(options->margin_ms, &limits, timeout_ms, timeout, why) < 0)
 		return -1;
-	return options->grace_given ? fit_both(options->grace_ms, options->margin_ms, timeout_ms, timeout, why) : 0;
+	return options->grace_given && options->margin_ms > 0
+	               ? fit_both(options->grace_ms, options->margin_ms, &limits, timeout_ms, timeout, why)
+	               : 0;
 }
 
 /* What the options mean together. */

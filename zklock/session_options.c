@@ -14,10 +14,29 @@
 
 #define MS INT64_C(1000000)
 
+static int check_lease(const zkl_session_options *o, int64_t timeout, zkl_error *reterr)
+{
+	struct zkl__lease_options lease = {o->margin_ms * MS, o->heartbeat_ms * MS, o->tick_ms * MS};
+	struct zkl__lease_limits  limits;
+
+	zkl__lease_limits(&lease, timeout * MS, &limits);
+	if (limits.stop_max >= 0)
+		return 0;
+	if (!limits.margin_max)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+		                  "heartbeat_ms is %" PRId64 ", with T = %" PRId64 " ms possible are %" PRId64
+		                  " to %" PRId64 ": T/24 to 5T/12",
+		                  o->heartbeat_ms, timeout, (limits.beat_min + MS - 1) / MS, limits.beat_max / MS);
+	return zkl__error(reterr, ZKL_EINVAL, 0, 0,
+	                  "margin_ms is %" PRId64 "%s, with this heartbeat and tick it must be at least %" PRId64
+	                  " and at most %" PRId64,
+	                  o->margin_ms, o->margin_ms ? "" : " (3T/8)", (limits.margin_min + MS - 1) / MS,
+	                  limits.margin_max / MS);
+}
+
 static int check_times(const zkl_session_options *o, zkl_error *reterr)
 {
-	int64_t                   timeout = o->timeout_ms ? o->timeout_ms : ZKL__DEFAULT_TIMEOUT_MS, least;
-	struct zkl__lease_options lease;
+	int64_t timeout = o->timeout_ms ? o->timeout_ms : ZKL__DEFAULT_TIMEOUT_MS;
 
 	if (timeout < ZKL__LEAST_TIMEOUT_MS || timeout > ZKL__MOST_TIMEOUT_MS)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "timeout_ms is %" PRId64 ", possible are %d to %d",
@@ -28,18 +47,7 @@ static int check_times(const zkl_session_options *o, zkl_error *reterr)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
 		                  "op_ms, margin_ms, heartbeat_ms and tick_ms must be 0 (the default) or positive, and "
 		                  "margin and heartbeat below timeout_ms");
-	lease = (struct zkl__lease_options){o->margin_ms * MS, o->heartbeat_ms * MS, o->tick_ms * MS};
-	least = zkl__lease_check_options(&lease, timeout * MS);
-	if (least < 0)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
-		                  "heartbeat_ms must be from T/24 to T/2 and margin_ms at most 5T/8 with T = %" PRId64
-		                  " ms",
-		                  timeout);
-	if (least > 0)
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
-		                  "margin_ms is too small for this heartbeat and tick: it must be at least %" PRId64,
-		                  (least + MS - 1) / MS);
-	return 0;
+	return check_lease(o, timeout, reterr);
 }
 
 int zkl__session_options_check(const zkl_session_options *o, struct zkl__servers *ret, zkl_error *reterr)

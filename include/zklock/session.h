@@ -80,8 +80,11 @@ typedef struct zkl_session_options {
 	int64_t timeout_ms;
 	int64_t op_ms; /* patience of a try and of holder(), connecting included; 0: timeout_ms / 2 */
 	/* The lease. margin_ms: the lease ends this long before the session timeout counted from the newest proof; 0: 3T/8.
-	 * heartbeat_ms: while something is held or next in line; 0: T/6. tick_ms: the servers' tickTime; 0: unknown, T/2 is
-	 * assumed. A margin too small for the heartbeat and the tick is ZKL_EINVAL, and the message names the least one. */
+	 * heartbeat_ms: while something is held or next in line, T/24 to 5T/12; 0: T/6. tick_ms: the servers' tickTime; 0:
+	 * unknown, T/2 is assumed. A margin too small for the heartbeat and the tick is ZKL_EINVAL, and so is one that leaves less
+	 * of T than a heartbeat and T/24, since each lease would end before it was extended; the message names what is
+	 * possible. Where servers grant a T that this does not fit, attempts end with ZKL_EINVAL, new ones too; what is held when
+	 * they shorten T in a session's life is LOST when its lease ends by the new T, unless a heartbeat was in time. */
 	int64_t margin_ms, heartbeat_ms, tick_ms;
 	/* "digest:user:password", or "scheme:credential" of another scheme that the servers know; of several, each a line. Nodes and
 	 * directories that the library makes, missing parents too, are then for these identities only: make a parent that others

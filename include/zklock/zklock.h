@@ -181,8 +181,9 @@ typedef struct zkl_options {
 	unsigned      flags;    /* ZKL_NO_REQUEUE, ZKL_OBSERVE */
 	zkl_event_fn *on_event; /* NULL: poll with check() */
 	void         *user;     /* handed to on_event */
-	/* LOST comes, and check() says no, so much before the lease ends. At most a quarter of the session timeout: more is
-	 * ZKL_EINVAL from new(), or by ENDED where the server shortened the session timeout. */
+	/* LOST comes, and check() says no, so much before the lease ends. At most a quarter of the session timeout, and no more
+	 * than margin_ms and heartbeat_ms (session.h) leave of it: with the defaults a quarter. More is ZKL_EINVAL from new(), or
+	 * by ENDED where the server shortened the session timeout; what is held then is LOST when its lease ends. */
 	int64_t     stop_ms;
 	const void *data;     /* shown to others beside the id; NULL: none */
 	size_t      data_len; /* at most ZKL_DATA_MAX */

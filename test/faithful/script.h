@@ -18,6 +18,9 @@
  *     A delete lock#0             contender's node in it, by its number; A.2 is another party of the same client
  *     ... reply-lost              the request is carried out, and the connection breaks before the reply
  *     ... request-lost            the connection breaks before the request
+ *     ... held                    the request, and all behind it both ways, waits on this connection until the client is let
+ *                                 back; it goes to another server meanwhile
+ *     A guarded lock#0 lock#1     writes to lock#1 if lock#0 is there, in one transaction
  *     A cut                       the connection breaks; the client goes to another server
  *     A away                      the same, and nobody takes it, until it is let back: every server refuses it
  *     A silent                    nothing gets through any more, both ways, until it is let back
@@ -35,7 +38,7 @@
 
 enum { SCRIPT_CLIENTS = 4 };
 
-enum script_fault { FAULT_NONE, FAULT_REQUEST_LOST, FAULT_REPLY_LOST };
+enum script_fault { FAULT_NONE, FAULT_REQUEST_LOST, FAULT_REPLY_LOST, FAULT_HELD };
 enum script_blow { BLOW_CUT, BLOW_AWAY, BLOW_SILENT, BLOW_BACK, BLOW_EXPIRE };
 enum script_deed { OPERATOR_DELETE, OPERATOR_WRITE, OPERATOR_CHILD, OPERATOR_UNMAKE, OPERATOR_FOREIGN, OPERATOR_JUNK };
 
@@ -57,11 +60,8 @@ struct stage {
 
 extern const struct stage stage_sim, stage_real;
 
-/* A connection broke that the script left alone, as on a busy machine: nothing was shown. */
-enum { SCRIPT_DISTURBED = 2 };
-
-/* 0: the transcript is the script. SCRIPT_DISTURBED. 1: it is another one, and printed, from the first line on that differs; or
- * with ZKLOCK_TEST_WRITE_SCRIPTS in the environment it is written in place of the script. */
+/* 0: the transcript is the script. 1: it is another one, and printed, from the first line on that differs; or with
+ * ZKLOCK_TEST_WRITE_SCRIPTS in the environment it is written in place of the script. */
 int script_run(const char *path, const struct stage *stage);
 
 /* Of all scripts. */
@@ -73,6 +73,8 @@ int script_run(const char *path, const struct stage *stage);
 	X(directory)                                                                                                   \
 	X(lost)                                                                                                        \
 	X(expiry)                                                                                                      \
-	X(election)
+	X(election)                                                                                                    \
+	X(moved)                                                                                                       \
+	X(guarded)
 
 #endif

@@ -112,7 +112,9 @@ static bool has_struck(net *n)
 
 static void send_request(unsigned client, uint64_t party, const struct zkl__request *request, enum script_fault fault)
 {
-	proxy_act act = fault == FAULT_REPLY_LOST ? PROXY_LOSE_REPLY : PROXY_CUT_BEFORE;
+	proxy_act act = fault == FAULT_REPLY_LOST ? PROXY_LOSE_REPLY
+	                : fault == FAULT_HELD     ? PROXY_HOLD_ALL
+	                                          : PROXY_CUT_BEFORE;
 	net      *n = &all[client].net;
 
 	if (fault != FAULT_NONE)

@@ -22,6 +22,8 @@ static struct {
 	struct zkl__mail *first, **last;
 } mailboxes[SCRIPT_CLIENTS];
 
+static uint32_t held[SCRIPT_CLIENTS]; /* connections; UINT32_MAX: none */
+
 /* ---- what a process is to its client --------------------------------------------------------------------------------------- */
 
 int64_t process_clock(unsigned process)
@@ -152,6 +154,7 @@ static void begin(void)
 	for (unsigned i = 0; i < SCRIPT_CLIENTS; i++) {
 		mailboxes[i].first = NULL;
 		mailboxes[i].last = &mailboxes[i].first;
+		held[i] = UINT32_MAX;
 	}
 }
 
@@ -184,9 +187,13 @@ static void send_request(unsigned client, uint64_t party, const struct zkl__requ
 	struct request *r = zk_new_request(&index);
 
 	mail_request(r, party, request);
-	if (fault == FAULT_REQUEST_LOST)
-		zk_conn_cut(conn, true, false);
+	if (fault == FAULT_REQUEST_LOST || fault == FAULT_HELD)
+		zk_conn_cut(conn, true, fault == FAULT_HELD);
 	client_send(client, index);
+	if (fault == FAULT_HELD) {
+		held[client] = conn;
+		return;
+	}
 	while (fault == FAULT_REPLY_LOST && !r->view && pump())
 		;
 	if (fault == FAULT_REQUEST_LOST)
@@ -227,6 +234,10 @@ static void strike(unsigned client, enum script_blow blow)
 	case BLOW_BACK:
 		zk_client_refuse(client, false);
 		zk_client_cut(client, false);
+		if (held[client] != UINT32_MAX)
+			zk_conn_heal(held[client]);
+		held[client] = UINT32_MAX;
+		wait_moment();
 		break;
 	case BLOW_EXPIRE:
 		wait_over(client);

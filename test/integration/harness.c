@@ -296,10 +296,13 @@ void net_close(net *n)
 	n->count = 0;
 }
 
+/* At one moment: where the client comes to with its next connection, that is left alone. */
 void net_cut(net *n)
 {
+	int64_t now = now_ns();
+
 	for (size_t i = 0; i < n->count; i++)
-		proxy_cut(n->at[i]);
+		proxy_cut_older(n->at[i], now);
 }
 
 void net_set_door(net *n, proxy_door door)

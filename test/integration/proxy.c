@@ -50,6 +50,7 @@ typedef struct request {
 typedef struct conn {
 	struct conn   *next;
 	int            client, server; /* descriptors; server is -1 once nothing more is to come from it */
+	int64_t        since_ns;
 	stream         up, down;
 	buffer         again; /* a reply that is to come a second time */
 	request       *due;   /* requests without a reply yet */
@@ -70,7 +71,8 @@ struct proxy {
 	size_t                  conn_count;
 	struct pollfd          *polls;
 	uint64_t                asked, done; /* calls made, calls carried out */
-	bool                    quit, cut;
+	bool                    quit;
+	int64_t                 cut_ns; /* to be cut: what is older than this */
 	proxy_door              door, door_now;
 	unsigned                held;
 	bool                    dropping, dropping_now;
@@ -200,6 +202,7 @@ static void conn_accept(proxy *p)
 	setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	conn *c = must(calloc(1, sizeof *c));
+	c->since_ns = now_ns();
 	c->client = client;
 	c->server = server;
 	c->next = p->conns;
@@ -574,10 +577,12 @@ static void turn_dropping(proxy *p)
 
 static void obey(proxy *p)
 {
-	if (p->cut)
-		while (p->conns != NULL)
-			conn_reset(p, p->conns);
-	p->cut = false;
+	for (conn *c = p->conns, *next; c != NULL; c = next) {
+		next = c->next;
+		if (c->since_ns < p->cut_ns)
+			conn_reset(p, c);
+	}
+	p->cut_ns = 0;
 	for (conn *c = p->conns, *next; c != NULL; c = next) {
 		next = c->next;
 		conn_advance(p, c);
@@ -744,8 +749,13 @@ const char *proxy_address(const proxy *p)
 
 void proxy_cut(proxy *p)
 {
+	proxy_cut_older(p, INT64_MAX);
+}
+
+void proxy_cut_older(proxy *p, int64_t than_ns)
+{
 	pthread_mutex_lock(&p->mutex);
-	p->cut = true;
+	p->cut_ns = than_ns;
 	carry_out(p);
 	pthread_mutex_unlock(&p->mutex);
 }

@@ -85,6 +85,8 @@ int         proxy_port(const proxy *p);
 
 /* Resets every connection. */
 void proxy_cut(proxy *p);
+/* Only those that were there at that time of CLOCK_BOOTTIME. */
+void proxy_cut_older(proxy *p, int64_t than_ns);
 void proxy_set_door(proxy *p, proxy_door door);
 /* Silence without a reset: bytes in these directions wait (connections too, where they are both); 0 lets all go on. */
 void proxy_hold(proxy *p, unsigned directions);

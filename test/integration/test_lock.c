@@ -436,6 +436,14 @@ static void refuses_options_that_do_not_fit(void)
 	no_margin.margin_ms = 1;
 	EXPECT_RC(zkl_session_open(&no_margin, &s, &error), ZKL_EINVAL);
 	EXPECT_TRUE(strstr(error.message, "margin") != NULL);
+	no_margin.margin_ms = SESSION_MS / 2;
+	no_margin.heartbeat_ms = SESSION_MS * 11 / 24;
+	EXPECT_RC(zkl_session_open(&no_margin, &s, &error), ZKL_EINVAL);
+	EXPECT_TRUE(strstr(error.message, "heartbeat_ms") != NULL);
+	no_margin.heartbeat_ms = SESSION_MS / 3;
+	no_margin.margin_ms = SESSION_MS * 5 / 8 + 1;
+	EXPECT_RC(zkl_session_open(&no_margin, &s, &error), ZKL_EINVAL);
+	EXPECT_TRUE(strstr(error.message, "at most") != NULL);
 	EXPECT_RC(zkl_session_open(&nowhere, &s, &error), ZKL_EINVAL);
 }
 

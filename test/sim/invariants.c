@@ -34,6 +34,8 @@ struct seen {
 	int32_t              entitled_view;
 	int                  allowance;
 	int64_t              broken_at; /* true time when an operator deleted the node; 0: not */
+	int64_t              granted_at;
+	uint32_t             conn; /* that it was granted on */
 };
 
 static struct {
@@ -44,6 +46,7 @@ static struct {
 	int16_t     newest[TREE_DIRECTORIES];
 	int16_t woken[TREE_NODES]; /* the contender that went on when this node went: 0: none, else its number + 1 */
 	int64_t disturbed, excused[PROCESSES];
+	int64_t slow[PROCESSES]; /* when a proof was last answered later than the lease allows for */
 } all;
 
 void __real_zkl__contender_step(struct zkl__contender *c, const struct zkl__input *in, struct zkl__actions *out);
@@ -202,6 +205,32 @@ void invariants_act(int16_t attempt)
 	if (all.attempts[newest].token > s->token)
 		report_failure(OVERLAP, "%s acts after %s was granted", tree_node(s->node)->name,
 		               tree_node(all.attempts[newest].node)->name);
+}
+
+/* For an answer it has T/24. */
+void invariants_proven(unsigned process, int64_t took)
+{
+	if (took > process_hub(process)->lease.timeout_ns / 24)
+		all.slow[process] = agenda_now();
+}
+
+static bool answer_is_late(unsigned process)
+{
+	const struct zkl__hub *hub = process_hub(process);
+
+	return hub->beat_ns > hub->lease.newest_ns &&
+	       process_clock(process) - hub->beat_ns > hub->lease.timeout_ns / 24;
+}
+
+/* Lost to the clock, though its proofs had a free way from the grant on. */
+static void check_lasts(const struct seen *s, const struct zkl__input *in)
+{
+	if (in->type != ZKL__IN_LEASE_OVER || all.disturbed >= s->granted_at ||
+	    process_hindered(s->process) >= s->granted_at || client_conn(s->process) != s->conn ||
+	    all.slow[s->process] >= s->granted_at || answer_is_late(s->process))
+		return;
+	report_failure(LASTS, "process %u: %s is lost %" PRId64 " ms after it was granted, with nothing in the way",
+	               s->process, tree_node(s->node)->name, (agenda_now() - s->granted_at) / MS);
 }
 
 /* ---- the ensemble's news ----------------------------------------------------------------------------------------- */
@@ -376,6 +405,8 @@ static void see(struct seen *s, const struct zkl__contender *c, const struct zkl
 		if (s->granted || s->failed || s->left)
 			report_failure(ONE_LOST, "granted twice, or after its end");
 		s->granted = true;
+		s->granted_at = agenda_now();
+		s->conn = client_conn(s->process);
 		all.grants++;
 		check_grant(s, c, view);
 		TRACE("contender %d: GRANTED by %s", index_of(s), c->name);
@@ -385,6 +416,7 @@ static void see(struct seen *s, const struct zkl__contender *c, const struct zkl
 		if (!s->granted || s->lost)
 			report_failure(ONE_LOST, "lost what was not held, or twice");
 		s->lost = true;
+		check_lasts(s, in);
 		all.losses++;
 		TRACE("contender %d: LOST", index_of(s));
 		break;
@@ -534,4 +566,5 @@ void invariants_begin(void)
 	memset(all.woken, 0, sizeof all.woken);
 	all.disturbed = 0;
 	memset(all.excused, 0, sizeof all.excused);
+	memset(all.slow, 0, sizeof all.slow);
 }

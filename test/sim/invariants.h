@@ -18,6 +18,8 @@ void invariants_broken(int16_t node); /* by an operator */
 void invariants_session_over(int16_t session, unsigned process);
 
 /* ---- processes --------------------------------------------------------------------------------------------------- */
+/* A proof was answered after so long. */
+void    invariants_proven(unsigned process, int64_t took);
 void    invariants_request(unsigned process, uint64_t party, const struct zkl__request *request, bool session_open);
 int16_t invariants_attempt(unsigned process, uint64_t party); /* NOBODY: not one of a contender */
 /* Around what its protocol thread does. */

@@ -3,10 +3,25 @@
 
 #include <string.h>
 
+#include <zklock/guarded.h>
+
 #include "node_data.h"
 
 const char *const mail_paths[TREE_DIRECTORIES] = {"/locks/a", "/elections/b"};
 
+/* A contender's node; NOBODY: nobody knows of it. */
+static int16_t find_path(const char *path)
+{
+	for (int16_t i = 0; i < TREE_DIRECTORIES; i++) {
+		size_t length = strlen(mail_paths[i]);
+
+		if (strncmp(path, mail_paths[i], length) == 0 && path[length] == '/')
+			return tree_find(i, path + length + 1);
+	}
+	return NOBODY;
+}
+
+/* A guarded write is one to a contender's node. */
 void mail_request(struct request *ret, uint64_t party, const struct zkl__request *request)
 {
 	ret->op = request->op;
@@ -14,8 +29,12 @@ void mail_request(struct request *ret, uint64_t party, const struct zkl__request
 	ret->party = party;
 	ret->uuid = request->uuid;
 	ret->kind = request->kind;
-	ret->directory = strcmp(request->directory, mail_paths[0]) == 0 ? 0 : 1;
+	ret->directory = strncmp(request->directory, mail_paths[0], strlen(mail_paths[0])) == 0 ? 0 : 1;
 	ret->node = (int16_t)(request->name ? tree_find(ret->directory, request->name) : NOBODY);
+	if (request->op == ZKL__GUARDED) {
+		ret->node = find_path(request->directory);
+		ret->target = find_path(request->writes[0].path);
+	}
 	ret->mark = request->op == ZKL__MARK && zkl__node_data_is_marked(request->data, request->data_len);
 }
 
@@ -54,6 +73,7 @@ void mail_reply(struct zkl__reply *reply, const struct mail *mail)
 	reply->queue.own_sequence = -1;
 	if (r->node != NOBODY && (r->op != ZKL__CREATE || mail->result == ZKL__DONE))
 		memcpy(reply->name, tree_node(r->node)->name, sizeof tree_node(r->node)->name);
+	reply->failed = r->op == ZKL__GUARDED && mail->result == ZKL__NO_NODE ? r->failed : 0;
 	if (mail->result != ZKL__DONE)
 		return;
 	switch (r->op) {

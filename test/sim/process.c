@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "process.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -336,8 +337,25 @@ static const char *result_name(enum zkl__result result)
 	return names[result];
 }
 
+static int64_t ago_ms(const struct process *p, int64_t at)
+{
+	return at ? (process_clock((unsigned)(p - processes)) - at) / 1000000 : -1;
+}
+
+static void trace_lease(const struct process *p, const struct zkl__lease *before)
+{
+	const struct zkl__lease *l = &p->hub.lease;
+
+	if (report_tracing && l->newest_ns != before->newest_ns)
+		TRACE("process %d: lease for %" PRId64 " ms more; newest proof sent %" PRId64
+		      " ms ago, of the pair %" PRId64 ", without a gap %" PRId64 "; gap's end %" PRId64 " (-1: none)",
+		      (int)(p - processes), -ago_ms(p, atomic_load(&p->hub.deadline_ns)), ago_ms(p, l->newest_ns),
+		      ago_ms(p, l->pair_ns), ago_ms(p, l->single_ns), ago_ms(p, l->flow_ns));
+}
+
 static void hand_out_reply(struct process *p, const struct mail *mail)
 {
+	struct zkl__lease     before = p->hub.lease;
 	const struct request *r = zk_request(mail->request);
 	struct zkl__reply     reply;
 
@@ -346,6 +364,9 @@ static void hand_out_reply(struct process *p, const struct mail *mail)
 	      result_name(reply.result), reply.zk_code, mail->view);
 	p->view = mail->result == ZKL__UNKNOWN ? tree_end() : mail->view;
 	zkl__hub_reply(&p->hub, r->party, &reply);
+	trace_lease(p, &before);
+	if (p->hub.lease.newest_ns != before.newest_ns)
+		invariants_proven((unsigned)(p - processes), reply.replied_ns - reply.sent_ns);
 	if (r->op == ZKL__PROVE && mail->result == ZKL__DONE)
 		faults_on_proof((unsigned)(p - processes));
 }

@@ -12,6 +12,7 @@
 	X(ONE_HOLDER, "one-holder", "who is granted has the lowest node, by news from when it still was there")        \
 	X(OVERLAP, "overlap", "nobody is granted while another may act, by true time")                                 \
 	X(LEASE, "lease", "no session is given up while a holder of it may act")                                       \
+	X(LASTS, "lasts", "a grant with nothing in the way of its proofs is not lost to the clock")                    \
 	X(FENCING, "fencing", "no admitted write out of token order, no refused write of the newest holder")           \
 	X(TOKENS, "tokens", "tokens of a path grow grant by grant, below their node's czxid")                          \
 	X(PLACE, "place", "who loses its connection, not its session, keeps its place")                                \

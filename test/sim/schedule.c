@@ -71,11 +71,20 @@ static int64_t choose_rate(struct world *w)
 	return rng_chance(&w->rng, 3) ? rng_between(&w->rng, -most, most) : rng_chance(&w->rng, 3) ? most : -most;
 }
 
-/* As it is by default, or with as little margin as its options allow, which the session's options would accept. */
+static int64_t most_stop(const struct world *w, const struct zkl__lease_options *lease)
+{
+	struct zkl__lease_limits asked, granted;
+
+	zkl__lease_limits(lease, w->timeout, &asked);
+	zkl__lease_limits(lease, w->least, &granted);
+	return asked.stop_max < granted.stop_max ? asked.stop_max : granted.stop_max;
+}
+
+/* As it is by default, or with as little margin as the session's options would accept, or as much. */
 static void choose_lease(struct world *w, struct zkl__lease_options *lease)
 {
-	struct rng *r = &w->rng;
-	int64_t     least;
+	struct rng              *r = &w->rng;
+	struct zkl__lease_limits limits;
 
 	memset(lease, 0, sizeof *lease);
 	if (!rng_chance(r, w->lease ? 2 : 4))
@@ -84,11 +93,10 @@ static void choose_lease(struct world *w, struct zkl__lease_options *lease)
 		lease->tick_ns = w->zk.tick;
 	if (rng_chance(r, 2))
 		lease->heartbeat_ns = w->least / rng_between(r, 3, 20);
-	lease->margin_ns = 1;
-	least = zkl__lease_check_options(lease, w->timeout);
-	lease->margin_ns = least > 0 ? least : 0;
+	zkl__lease_limits(lease, w->timeout, &limits);
+	lease->margin_ns = rng_chance(r, 4) ? limits.margin_max : limits.margin_min;
 	/* They must fit whatever the servers grant. */
-	if (zkl__lease_check_options(lease, w->timeout) || zkl__lease_check_options(lease, w->least))
+	if (most_stop(w, lease) < 0)
 		memset(lease, 0, sizeof *lease);
 }
 
@@ -120,7 +128,7 @@ static void choose_owner(struct world *w, unsigned i, unsigned elections)
 	o->style = rng_chance(r, 3) ? STYLE_BLOCKING : rng_chance(r, 3) ? STYLE_WRAPPED : STYLE_EVENTS;
 	if (o->candidate && rng_chance(r, 3))
 		o->style = STYLE_TERM;
-	o->stop_ms = rng_chance(r, 3) ? rng_below(r, w->least / 4 / MS) : 0;
+	o->stop_ms = rng_chance(r, 3) ? rng_below(r, most_stop(w, &w->process[o->process].lease) / MS + 1) : 0;
 	o->pace = w->timeout / (int64_t[]){2, 4, 10, 25}[rng_below(r, 4)];
 	if (w->lease)
 		o->pace = w->timeout * rng_between(r, 1, 4);
@@ -181,8 +189,15 @@ static void begin(struct world *w, uint64_t seed, uint64_t without, bool trace)
 	      ", leader's delay up to %" PRId64 " ms, first number %" PRId64,
 	      w->timeout / MS, w->least / MS, w->zk.tick / MS, w->zk.sync_limit, w->zk.ping_delay / MS,
 	      w->first_sequence);
-	for (unsigned i = 0; i < w->processes; i++)
-		process_init(i, &w->process[i], seed);
+	for (unsigned i = 0; i < w->processes; i++) {
+		const struct process_options *p = &w->process[i];
+
+		TRACE("process %u: clock %+" PRId64 " ppm, a way of %" PRId64 " us, margin %" PRId64
+		      " ms, heartbeat %" PRId64 " ms, tick %" PRId64 " ms (0: as by default)",
+		      i, p->rate_ppm, p->latency / 1000, p->lease.margin_ns / MS, p->lease.heartbeat_ns / MS,
+		      p->lease.tick_ns / MS);
+		process_init(i, p, seed);
+	}
 	for (unsigned i = 0; i < w->processes; i++)
 		if (w->observes[i])
 			observers_add(i, 1);

@@ -470,6 +470,15 @@ static void carry_out(struct request *r, int16_t session)
 		done = tree_directory(r->directory, tree_end());
 		tree_nothing();
 		break;
+	case ZKL__GUARDED:
+		done = tree_alive(r->node, tree_end());
+		r->failed = done;
+		if (!done) {
+			tree_nothing();
+			break;
+		}
+		done = tree_set(r->target, false);
+		break;
 	default: /* PROVE */
 		done = tree_alive(r->node, tree_end());
 		tree_nothing();

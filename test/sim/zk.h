@@ -29,6 +29,8 @@ struct request {
 	enum zkl__kind   kind;
 	struct zkl__uuid uuid;
 	int16_t          node, directory, attempt, process;
+	int16_t          target; /* GUARDED: the node that is written to, if `node` is there */
+	size_t           failed;
 	bool             mark;
 	int64_t          sent_ns;
 	int32_t          view; /* of the server that answered */

@@ -957,6 +957,26 @@ static void heartbeats_are_quick_until_the_first_pair_then_steady(void)
 	finish();
 }
 
+/* When the one at 28500 is sent the next one is not needed before 32500; its answer shows that the newest pair is too old. */
+static void heartbeats_become_quick_with_the_answer_that_shows_the_need(void)
+{
+	begin_held();
+	w.answer_beats = true;
+	run_to(16000);
+	CHECK_INT(release(a), 0);
+	answer("delete ok");
+	told("ENDED");
+	w.beats[0] = 0;
+	run_to(24500);
+	start(a, ZKL_FOREVER);
+	answer("create ok ours#6");
+	answer("list #6");
+	told("GRANTED 14500");
+	run_to(38000);
+	beats("28500, 30500, 32500, 36500");
+	finish();
+}
+
 static void heartbeats_stop_after_the_release(void)
 {
 	begin_held();
@@ -1000,9 +1020,9 @@ static void acquire_right_after_a_stall_waits_for_a_pair(void)
 	answer("list #6");
 	/* The pair with the heartbeat at 20000 makes a lease until 43000, which no proof could extend before that. */
 	told("LOST ELOST, ENDED ELOST");
-	run_to(43000);
+	run_to(42999);
 	told("");
-	run_to(44000);
+	run_to(43000);
 	told("GRANTED 15000");
 	run_to(80000);
 	told("");
@@ -1528,7 +1548,7 @@ static void first_grant_after_a_slow_handshake_waits_for_a_second_proof(void)
 	w.answer_beats = true;
 	run_to(29500 + 6000);
 	told("");
-	run_to(29500 + 8000);
+	run_to(29500 + 7000);
 	told("GRANTED 15000");
 	w.sent[0] = 0;
 	finish();
@@ -1690,9 +1710,27 @@ static void stop_time_of_more_than_a_quarter_is_refused(void)
 	options.stop_ms = 6001;
 	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
 	CHECK_STR(error.message,
-	          "zkl_options.stop_ms is 6001, at most 6000 (a quarter of the session timeout) fits the lease");
+	          "zkl_options.stop_ms is 6001, at most 6000 fits the session's timeout, margin and heartbeat");
 	options.stop_ms = -1;
 	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
+	finish();
+}
+
+/* It would be lost again and again, and the servers would answer all the time. */
+static void stop_time_that_leaves_no_heartbeat_of_the_lease_is_refused(void)
+{
+	zkl_options        options = ZKL_OPTIONS_INIT;
+	zkl_error          error;
+	struct zkl__handle handle;
+
+	begin_apart();
+	w.hub.lease_options.margin_ns = 15000 * MS; /* the lease is 9 s, a heartbeat 4 s, T/24 1 s */
+	options.stop_ms = 4001;
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), ZKL_EINVAL);
+	CHECK(strstr(error.message, "stop_ms is 4001, at most 4000 fits"));
+	options.stop_ms = 4000;
+	CHECK_INT(zkl__handle_init(&handle, &zkl__lock_type, &w.hub, "/x", &options, &error), 0);
+	zkl__handle_clear(&handle);
 	finish();
 }
 
@@ -1704,8 +1742,7 @@ static void stop_time_that_the_servers_made_too_long_ends_the_attempt(void)
 	zkl__hub_link_up(&w.hub, 77, 20000 * MS);
 	told("b:ENDED EINVAL");
 	CHECK_STR(w.message,
-	          "/locks/job cannot be held: stop_ms is more than a quarter of the session timeout that the "
-	          "servers granted");
+	          "/locks/job cannot be held: stop_ms is too long for the session timeout that the servers granted");
 	CHECK_INT(start(b, 1000), ZKL_EINVAL);
 	CHECK_INT(start(a, 1000), 0);
 	finish();
@@ -2094,6 +2131,7 @@ int main(int argc, char **argv)
 		TEST(refused_credentials_end_every_attempt),
 		TEST(closing_releases_what_is_held_and_ends_what_waits),
 		TEST(heartbeats_are_quick_until_the_first_pair_then_steady),
+		TEST(heartbeats_become_quick_with_the_answer_that_shows_the_need),
 		TEST(heartbeats_stop_after_the_release),
 		TEST(acquire_after_a_long_pause_is_granted_by_its_create_alone),
 		TEST(acquire_right_after_a_stall_waits_for_a_pair),
@@ -2138,6 +2176,7 @@ int main(int argc, char **argv)
 		TEST(pinned_grant_can_be_lost_before_and_after_its_release),
 		TEST(closing_waits_for_the_pinned),
 		TEST(stop_time_of_more_than_a_quarter_is_refused),
+		TEST(stop_time_that_leaves_no_heartbeat_of_the_lease_is_refused),
 		TEST(stop_time_that_the_servers_made_too_long_ends_the_attempt),
 		TEST(lease_options_that_do_not_fit_what_the_servers_granted_end_the_attempt),
 		TEST(options_that_make_no_sense_are_refused),

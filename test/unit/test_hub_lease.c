@@ -205,6 +205,8 @@ static const struct zkl__port port = {.now_ns = world_now,
 
 static void choose_options(struct zkl__lease_options *o)
 {
+	struct zkl__lease_limits limits;
+
 	do {
 		*o = (struct zkl__lease_options){0};
 		if (below(3) == 0)
@@ -213,7 +215,8 @@ static void choose_options(struct zkl__lease_options *o)
 			o->margin_ns = between(T_NS / 24, T_NS * 5 / 8);
 		if (below(3) == 0)
 			o->tick_ns = w.tick;
-	} while (zkl__lease_check_options(o, T_NS) != 0);
+		zkl__lease_limits(o, T_NS, &limits);
+	} while (limits.stop_max < 0);
 }
 
 static void begin(uint64_t seed, bool stalls)

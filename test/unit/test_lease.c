@@ -407,33 +407,106 @@ static void heartbeat_is_quick_until_the_first_pair(void)
 {
 	begin();
 	proof(0, 0.01);
-	CHECK_INT(zkl__lease_beat_interval(&lease), ns(2));
+	CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(2));
 	proof(2, 2.01);
 	proof(4, 4.01);
 	proof(6, 6.01);
-	CHECK_INT(zkl__lease_beat_interval(&lease), ns(2));
+	CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(2));
 	proof(8, 8.01);
-	CHECK_INT(zkl__lease_beat_interval(&lease), ns(4));
+	CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(4));
 	proof(12, 12.01);
-	CHECK_INT(zkl__lease_beat_interval(&lease), ns(4));
+	CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(4));
 	proof(30, 30.01); /* after a stall the newest pair is too old */
-	CHECK_INT(zkl__lease_beat_interval(&lease), ns(2));
+	CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(2));
 	proof(38, 38.01);
-	CHECK_INT(zkl__lease_beat_interval(&lease), ns(4));
+	CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(4));
 }
 
 static void heartbeat_that_is_asked_for_is_kept(void)
 {
 	begin_with(0, 1, 0);
 	proof(0, 0.01);
-	CHECK_INT(zkl__lease_beat_interval(&lease), ns(1));
+	CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(1));
 	beats(1, 20, 1);
-	CHECK_INT(zkl__lease_beat_interval(&lease), ns(1));
+	CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(1));
 	begin_with(0, 8, 0);
 	proof(0, 0.01);
-	CHECK_INT(zkl__lease_beat_interval(&lease), ns(2));
+	CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(2));
 	proof(8, 8.01);
-	CHECK_INT(zkl__lease_beat_interval(&lease), ns(8));
+	CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(8));
+}
+
+/* The clock of the leases counts from there: "no pair" is not one of a moment ago. */
+static void heartbeat_is_quick_on_a_machine_that_has_just_booted(void)
+{
+	begin();
+	zkl__lease_add_proof(&lease, ns(1), ns(1.01));
+	CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(2));
+}
+
+static void heartbeat_is_quick_where_the_next_one_would_come_after_the_stop(void)
+{
+	begin_with(0, 8, 0);
+	proof(0, 0.01);
+	proof(11, 11.01);
+	CHECK_SECONDS(deadline(), 23);
+	CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(8)); /* at 19, answered by 20 */
+	CHECK_INT(zkl__lease_beat_interval(&lease, ns(3)), ns(8));
+	CHECK_INT(zkl__lease_beat_interval(&lease, ns(3.1)), ns(2));
+}
+
+/* ---- does it last? ---------------------------------------------------------------------------------------------------------------- */
+
+static bool lasts(double now, double beat, double stop)
+{
+	return zkl__lease_lasts(&lease, ns(epoch + now), ns(epoch + beat), ns(stop));
+}
+
+static void lease_lasts_if_the_next_heartbeat_is_answered_before_it_ends(void)
+{
+	begin();
+	CHECK(!lasts(0, 0, 0));
+	proof(0, 0.01);
+	CHECK_SECONDS(deadline(), 9);
+	CHECK(lasts(0.5, 2, 0));
+	CHECK(lasts(0.5, 2, 6)); /* answered by 3 */
+	CHECK(!lasts(0.5, 2.001, 6));
+	CHECK(lasts(7.9, 2, 0)); /* overdue: it is sent at once */
+	CHECK(!lasts(8, 2, 0));
+}
+
+/* After a stall no single proof counts for a while, and only one that is far enough from the first behind the stall makes a
+ * pair. Also where each proof until then seems to move the deadline, since the margin ends the lease before the pair does. */
+static void lease_does_not_last_whose_pair_is_too_old(void)
+{
+	for (int wider = 0; wider < 2; wider++) {
+		begin_with(wider ? 9.05 : 0, 0, 0);
+		proof(0, 0.01);
+		for (int i = 1; i <= 4; i++)
+			proof(2 * i, 14.9);
+		CHECK_SECONDS(deadline(), wider ? 22.95 : 23);
+		CHECK(lasts(14.9, 14.9, 0)); /* a proof sent at 21.9 makes a pair, and is answered by 22.9 */
+		begin_with(wider ? 9.05 : 0, 0, 0);
+		proof(0, 0.01);
+		for (int i = 1; i <= 4; i++)
+			proof(2 * i, 15.1);
+		CHECK(!lasts(15.1, 15.1, 0));
+	}
+}
+
+/* The next heartbeat makes a better pair, but what was answered so late makes the one after it too late. */
+static void lease_does_not_last_that_only_one_proof_can_extend(void)
+{
+	for (int late = 0; late < 2; late++) {
+		double replied = late ? 17.3 : 17.1;
+
+		begin();
+		proof(0, 0.01);
+		proof(2.2, 2.3);
+		proof(9, replied);
+		CHECK_SECONDS(deadline(), 23);
+		CHECK_INT(lasts(replied, replied, 0), !late);
+	}
 }
 
 static void proofs_are_overdue_a_sixth_after_the_heartbeat_was_due(void)
@@ -448,11 +521,26 @@ static void proofs_are_overdue_a_sixth_after_the_heartbeat_was_due(void)
 
 /* ---- options ---------------------------------------------------------------------------------------------------------------------- */
 
-static int64_t refusal(double margin, double heartbeat, double tick, double timeout)
+static struct zkl__lease_limits limits_at(double margin, double heartbeat, double tick, double timeout)
 {
 	struct zkl__lease_options options = {ns(margin), ns(heartbeat), ns(tick)};
+	struct zkl__lease_limits  limits;
 
-	return zkl__lease_check_options(&options, ns(timeout));
+	zkl__lease_limits(&options, ns(timeout), &limits);
+	return limits;
+}
+
+static int64_t most_stop(double margin, double heartbeat, double tick)
+{
+	return limits_at(margin, heartbeat, tick, 24).stop_max;
+}
+
+static bool fits(const struct zkl__lease_options *options, int64_t timeout)
+{
+	struct zkl__lease_limits limits;
+
+	zkl__lease_limits(options, timeout, &limits);
+	return limits.stop_max >= 0;
 }
 
 static void defaults_fit_every_timeout(void)
@@ -460,13 +548,13 @@ static void defaults_fit_every_timeout(void)
 	uint64_t seed = 7;
 
 	for (int64_t t = 100; t <= 20000; t++)
-		if (!CHECK_INT(refusal(0, 0, 0, (double)t / 1000), 0))
+		if (!CHECK_INT(limits_at(0, 0, 0, (double)t / 1000).stop_max, t * 1000000 / 4))
 			return;
 	for (int i = 0; i < 20000; i++) {
 		struct zkl__lease_options defaults = {0};
 		int64_t                   t = NS / 10 + check_below(&seed, DAY * NS);
 
-		if (zkl__lease_check_options(&defaults, t) != 0) {
+		if (!fits(&defaults, t)) {
 			FAIL("the defaults do not fit T = %" PRId64 " ns", t);
 			return;
 		}
@@ -475,28 +563,47 @@ static void defaults_fit_every_timeout(void)
 
 static void margin_too_small_is_refused_with_the_least_one(void)
 {
-	CHECK_INT(refusal(8, 0, 0, 24), ns(9));
-	CHECK_INT(refusal(8.999, 0, 0, 24), ns(9));
-	CHECK_INT(refusal(9, 0, 0, 24), 0);
-	CHECK_INT(refusal(15, 0, 0, 24), 0);
-	CHECK_INT(refusal(1, 2, 0, 24), ns(9)); /* four beats of 2 s cover 7 s */
-	CHECK_INT(refusal(1, 2, 2, 24), ns(3)); /* the report is 2 s late at most: one beat */
-	CHECK_INT(refusal(3, 2, 2, 24), 0);
-	CHECK_INT(refusal(0, 5, 0, 24), ns(11)); /* two beats of 5 s: the default of 9 s is too small */
-	CHECK_INT(refusal(0, 8, 0, 24), 0);
-	CHECK_INT(refusal(0, 12, 0, 24), ns(13));
-	CHECK_INT(refusal(13, 12, 0, 24), 0);
+	CHECK_INT(most_stop(8, 0, 0), -1);
+	CHECK_INT(most_stop(8.999, 0, 0), -1);
+	CHECK_INT(limits_at(8, 0, 0, 24).margin_min, ns(9));
+	CHECK_INT(limits_at(1, 2, 0, 24).margin_min, ns(9)); /* four beats of 2 s cover 7 s */
+	CHECK_INT(limits_at(1, 2, 2, 24).margin_min, ns(3)); /* the report is 2 s late at most: one beat */
+	CHECK(most_stop(3, 2, 2) > 0);
+	CHECK_INT(limits_at(0, 5, 0, 24).margin_min, ns(11)); /* two beats of 5 s: the default of 9 s is too small */
+	CHECK_INT(most_stop(0, 5, 0), -1);
+	CHECK(most_stop(0, 8, 0) > 0);
 }
 
-static void heartbeat_and_margin_out_of_range_are_refused(void)
+static void margin_that_leaves_no_heartbeat_is_refused_with_the_most(void)
 {
-	CHECK_INT(refusal(0, 0.999, 0, 24), -1);
-	CHECK_INT(refusal(9, 1, 0, 24), 0);
-	CHECK_INT(refusal(0, 12.001, 0, 24), -1);
-	CHECK_INT(refusal(15.001, 0, 0, 24), -1);
-	CHECK_INT(refusal(-1, 0, 0, 24), -1);
-	CHECK_INT(refusal(0, -1, 0, 24), -1);
-	CHECK_INT(refusal(0, 0, -1, 24), -1);
+	CHECK(most_stop(15, 0, 0) > 0);
+	CHECK_INT(most_stop(15.001, 0, 0), -1);
+	CHECK_INT(limits_at(15.001, 0, 0, 24).margin_max, ns(15));
+	CHECK_INT(limits_at(0, 9, 0, 24).margin_max, ns(14)); /* 24 - 9 - 1 */
+	CHECK_INT(most_stop(14, 9, 0), 0);
+	CHECK_INT(most_stop(14.001, 9, 0), -1);
+}
+
+static void heartbeat_and_tick_out_of_range_are_refused(void)
+{
+	CHECK_INT(most_stop(0, 0.999, 0), -1);
+	CHECK(most_stop(9, 1, 0) > 0);
+	CHECK_INT(most_stop(12, 10, 0), ns(1));
+	CHECK_INT(most_stop(12, 10.001, 0), -1);
+	CHECK_INT(limits_at(12, 10.001, 0, 24).margin_max, 0);
+	CHECK_INT(limits_at(12, 10.001, 0, 24).beat_max, ns(10));
+	CHECK_INT(most_stop(-1, 0, 0), -1);
+	CHECK_INT(most_stop(0, -1, 0), -1);
+	CHECK_INT(most_stop(0, 0, -1), -1);
+}
+
+static void stop_leaves_a_heartbeat_of_the_lease(void)
+{
+	CHECK_INT(most_stop(0, 0, 0), ns(6));  /* a quarter */
+	CHECK_INT(most_stop(0, 8, 0), ns(6));  /* 24 - 9 - 8 - 1 */
+	CHECK_INT(most_stop(15, 0, 0), ns(4)); /* 24 - 15 - 4 - 1 */
+	CHECK_INT(most_stop(15, 7, 0), ns(1));
+	CHECK_INT(most_stop(3, 2, 2), ns(6));
 }
 
 /* What is accepted must also be had: with steady beats the lease ends exactly `margin` early, or T/24 later beat by beat. */
@@ -510,7 +617,7 @@ static void options_that_are_accepted_give_the_lease_they_promise(void)
 		                               check_below(&seed, 3) ? 0 : check_below(&seed, 12 * NS)};
 		int64_t                   at = ns(epoch);
 
-		if (zkl__lease_check_options(&o, ns(24)) != 0)
+		if (!fits(&o, ns(24)))
 			continue;
 		tried++;
 		zkl__lease_begin(&lease, &o);
@@ -668,7 +775,7 @@ static void begin_model_lease(struct model *m)
 			o.margin_ns = between(&m->seed, ns(1), ns(15));
 		if (check_below(&m->seed, 2))
 			o.tick_ns = m->tick;
-	} while (zkl__lease_check_options(&o, ns(24)) != 0);
+	} while (!fits(&o, ns(24)));
 	zkl__lease_begin(&lease, &o);
 	zkl__lease_set_timeout(&lease, ns(24));
 }
@@ -701,7 +808,7 @@ static void lease_ends_before_any_leader_can_give_the_session_up(void)
 				m.packets[m.packet_count++] = m.now;
 			}
 			/* The next heartbeat, or a proof of another lock before it. */
-			next = lease.newest_ns + zkl__lease_beat_interval(&lease);
+			next = lease.newest_ns + zkl__lease_beat_interval(&lease, 0);
 			if (next > m.now)
 				run_until(&m,
 				          check_below(&m.seed, 6) ? next : m.now + check_below(&m.seed, next - m.now),
@@ -744,10 +851,17 @@ int main(int argc, char **argv)
 		TEST(two_proofs_sent_at_once_count_as_one),
 		TEST(heartbeat_is_quick_until_the_first_pair),
 		TEST(heartbeat_that_is_asked_for_is_kept),
+		TEST(heartbeat_is_quick_on_a_machine_that_has_just_booted),
+		TEST(heartbeat_is_quick_where_the_next_one_would_come_after_the_stop),
+		TEST(lease_lasts_if_the_next_heartbeat_is_answered_before_it_ends),
+		TEST(lease_does_not_last_whose_pair_is_too_old),
+		TEST(lease_does_not_last_that_only_one_proof_can_extend),
 		TEST(proofs_are_overdue_a_sixth_after_the_heartbeat_was_due),
 		TEST(defaults_fit_every_timeout),
 		TEST(margin_too_small_is_refused_with_the_least_one),
-		TEST(heartbeat_and_margin_out_of_range_are_refused),
+		TEST(margin_that_leaves_no_heartbeat_is_refused_with_the_most),
+		TEST(heartbeat_and_tick_out_of_range_are_refused),
+		TEST(stop_leaves_a_heartbeat_of_the_lease),
 		TEST(options_that_are_accepted_give_the_lease_they_promise),
 		TEST(deadline_falls_only_with_the_timeout),
 		TEST(lease_ends_before_any_leader_can_give_the_session_up),

@@ -201,7 +201,7 @@ static void what_does_not_fit_the_session_timeout_is_refused(void)
 	        "--margin", "3.749", "/a", "true");
 	REFUSES("from 3000 to 5000 ms", "-T", "8", "--margin", "5.001", "/a", "true");
 	REFUSES("--margin: \"0\" is too short", "--margin", "0", "/a", "true");
-	REFUSES("at most three quarters of it, 7500 ms", "--margin", "6", "-k", "1.501", "/a", "true");
+	REFUSES("at most 7916 ms, or a longer -T", "--margin", "6", "-k", "1.917", "/a", "true");
 	CU_ASSERT_EQUAL(PARSE(&o, "--margin", "6", "-k", "1.5", "/a", "true"), 0);
 	CU_ASSERT_EQUAL(zkl__run_options_fit(&o, 12000, true, why), 0);
 	CU_ASSERT_EQUAL(zkl__run_options_fit(&o, 5999, true, why), -1);
