@@ -7,9 +7,12 @@
   --peer kazoo    kazoo's lock too, on a path of its own, beside ours; the only fault is a follower cut off from its
                   leader, and the run passes if kazoo's lock is seen to overlap and ours is not
   --peer naive    the same with our own library, made to take reads for proofs of its session
-  --skew PPM      some of the contenders have clocks that run slower or faster by so many millionths (20000)
+  --skew PPM      some of the contenders have clocks that run slower or faster by so many millionths (20000); where servers
+                  are no containers, one of them has a clock that is faster by 10000, and one that is slower
   --judge FOLDER  reads the history of an earlier run again
   --faults        lists the faults, and which of them this machine cannot do
+
+Each fault comes by itself, and each that hits servers once more, together with one that hits a contender or its link.
 
 On a lock: four processes by the library and two zklock-run; on an election: three candidates. Each adds to a number in a
 file, which nobody guards, and to one in a register that refuses an older token.
@@ -195,6 +198,8 @@ def main(words):
     if not possible:
         print("chaos: servers cannot be cut off from each other on this backend", file=sys.stderr)
         return 77
+    if run.backend.NAME == "process":
+        print("the servers' clocks: %s ppm" % " ".join(os.environ.get("ZKLOCK_SERVER_CLOCKS", "").split()[1:]))
     print("seed %d, session timeout %d ms, tick %d ms, backend %s%s" % (
         run.seed, run.session_ms, run.state["tick_ms"], run.backend.NAME,
         "; not possible here: " + ", ".join(impossible) if impossible else ""))

@@ -171,6 +171,7 @@ class History:
         for lane in self.lanes.values():
             self._judge_pauses(lane)
         self.commits.sort(key=lambda commit: commit[1])
+        self.faults.sort(key=lambda fault: fault.began) # they are written down when they are over
         return self
 
     def _take_run(self, words):

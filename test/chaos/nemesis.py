@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The faults. Each is a method: it says what it does and to whom when it begins, and has put it right when it returns.
 
-Faults that are aimed at a holder let it stay in its hold until they have struck."""
+Faults that are aimed at a holder let it stay in its hold until they have struck. Two come at once where one hits one
+client or its link and the other servers: each puts right what it did, so that a quorum is never lost for good."""
 
+import concurrent.futures
 import contextlib
 import os
 import random
 import shutil
 import signal
+import threading
 import time
 
 import ensemble
@@ -19,12 +22,15 @@ class Impossible(Exception):
 
 
 FAULTS = []
+# Of two at once one is of the first kind, one of the second. Those of neither come alone: they are two already, or leave all
+# clients too few ways to the servers that are left for anything to be promised.
+CLIENTS, SERVERS = "a client", "servers"
 
 
-def fault(needs=""):
+def fault(kind="", needs=""):
     """Registers one; needs: what the ensemble must be able to do."""
     def register(method):
-        FAULTS.append((method, needs))
+        FAULTS.append((method, kind, needs))
         return method
     return register
 
@@ -45,6 +51,7 @@ class Nemesis:
         self.session_s, self.tick_s = run.session_ms / 1000, run.state["tick_ms"] / 1000
         self.began = None
         self.text, self.touched = "", ()
+        self.broken_off = threading.Event()
 
     # ---- aiming ----
 
@@ -57,6 +64,8 @@ class Nemesis:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self.run.check_going_on()
+            if self.broken_off.is_set():
+                raise Impossible
             time.sleep(min(left, 0.05))
 
     def until(self, condition, seconds):
@@ -119,19 +128,19 @@ class Nemesis:
 
     # ---- processes ----
 
-    @fault()
+    @fault(CLIENTS)
     def kill_holder(self):
         with self.holder(self.any_resource()) as one:
             self.begins("kill -9 %s, which holds" % one, one.name)
             one.kill()
 
-    @fault()
+    @fault(CLIENTS)
     def kill_anybody(self):
         one = self.anybody()
         self.begins("kill -9 %s" % one, one.name)
         one.kill()
 
-    @fault()
+    @fault(CLIENTS)
     def kill_half_of_the_wrapper(self):
         with self.holder(self.those("run")) as one:
             which = self.random.choice(("front", "warden", "command"))
@@ -149,27 +158,27 @@ class Nemesis:
             if whole:
                 self.run.log("paused", one.name, from_ns, now_ns())
 
-    @fault()
+    @fault(CLIENTS)
     def pause_holder_for_long(self):
         with self.holder(self.any_resource()) as one:
             self.begins("stop %s, which holds, for 1.5 T" % one, one.name)
             self.pause(one, one.family(), 1.5 * self.session_s, True)
 
-    @fault()
+    @fault(CLIENTS)
     def pause_holder_for_a_moment(self):
         with self.holder(self.any_resource()) as one:
             # Two thirds of the shortest lease; no excuse for anybody.
             self.begins("stop %s, which holds, for T/4" % one, one.name)
             self.pause(one, one.family(), self.session_s / 4, True)
 
-    @fault()
+    @fault(CLIENTS)
     def pause_anybody(self):
         one = self.anybody()
         seconds = self.random.uniform(0.2, 2) * self.session_s
         self.begins("stop %s for %.1f s" % (one, seconds), one.name)
         self.pause(one, one.family(), seconds, True)
 
-    @fault()
+    @fault(CLIENTS)
     def pause_half_of_the_wrapper(self):
         with self.holder(self.those("run")) as one:
             which = self.random.choice(("front", "warden"))
@@ -192,15 +201,15 @@ class Nemesis:
             self.network.hold(ways, one.number)
             self.wait(1.5 * self.session_s)
 
-    @fault()
+    @fault(CLIENTS)
     def cut_holder_off(self):
         self.silence_of_holder(Network.SILENT, "no link to the servers for 1.5 T for")
 
-    @fault()
+    @fault(CLIENTS)
     def silence_to_the_servers(self):
         self.silence_of_holder(Network.SILENT_TO_SERVER, "one way for 1.5 T: nothing reaches the servers from")
 
-    @fault()
+    @fault(CLIENTS)
     def silence_from_the_servers(self):
         self.silence_of_holder(Network.SILENT_TO_CLIENT, "one way for 1.5 T: nothing comes from the servers to")
 
@@ -279,15 +288,15 @@ class Nemesis:
             self.zk.kill(self.state, number)
             self.wait(seconds)
 
-    @fault()
+    @fault(SERVERS)
     def kill_leader(self):
         self.server_down(self.leader(), "the leader", self.random.uniform(0, 1.5) * self.session_s)
 
-    @fault()
+    @fault(SERVERS)
     def kill_follower(self):
         self.server_down(self.follower(), "a follower", self.random.uniform(0, 1.5) * self.session_s)
 
-    @fault()
+    @fault(SERVERS)
     def lose_the_quorum(self):
         one, other = self.random.sample(self.state.numbers, 2)
         seconds = self.random.uniform(0.2, 2) * self.session_s
@@ -306,7 +315,7 @@ class Nemesis:
             self.zk.kill(self.state, number)
             self.pause(one, one.family(), self.session_s, True)
 
-    @fault()
+    @fault(SERVERS)
     def rolling_restart(self):
         self.begins("restart each server in turn")
         for number in self.random.sample(self.state.numbers, self.state["servers"]):
@@ -319,11 +328,11 @@ class Nemesis:
             self.zk.pause(self.state, number)
             self.wait(2 * self.session_s)
 
-    @fault()
+    @fault(SERVERS)
     def pause_follower(self):
         self.server_paused(self.follower(), "a follower")
 
-    @fault()
+    @fault(SERVERS)
     def pause_leader(self):
         self.server_paused(self.leader(), "the leader")
 
@@ -344,7 +353,7 @@ class Nemesis:
         finally:
             self.network.heal()
 
-    @fault("cut")
+    @fault(needs="cut")
     def cut_follower_off_its_leader(self):
         """The follower goes on answering its clients. In a contest of libraries, holders of both are among them."""
         number = self.follower()
@@ -357,7 +366,7 @@ class Nemesis:
                 self.zk.cut(self.state, number)
                 self.wait(2.5 * self.session_s)
 
-    @fault("cut")
+    @fault(SERVERS, "cut")
     def cut_leader_off(self):
         number = self.leader()
         with self.server_fault(number, self.zk.heal):
@@ -371,13 +380,13 @@ class Nemesis:
             self.zk.block(self.state, source, target)
             self.wait(2.5 * self.session_s)
 
-    @fault("block")
+    @fault(needs="block")
     def follower_deaf(self):
         number = self.follower()
         with self.holder_at(number, self.any_resource()) as one:
             self.one_way(self.leader(), number, "server %d from the leader; with it %s, which holds" % (number, one))
 
-    @fault("block")
+    @fault(needs="block")
     def follower_dumb(self):
         number = self.follower()
         with self.holder_at(number, self.any_resource()) as one:
@@ -387,10 +396,19 @@ class Nemesis:
 
     def possible(self):
         able = abilities(self.state, self.zk)
-        chosen = [method for method, needs in FAULTS if needs in able]
+        chosen = [method for method, _, needs in FAULTS if needs in able]
         if self.run.peer:
             chosen = [method for method in chosen if method.__name__ == "cut_follower_off_its_leader"]
-        return chosen, [method.__name__ for method, needs in FAULTS if needs not in able]
+        return chosen, [method.__name__ for method, _, needs in FAULTS if needs not in able]
+
+    def deck(self):
+        """Each by itself, and each that hits servers once more, with one that hits clients."""
+        chosen = self.possible()[0]
+        first, second = ([method for method, kind, _ in FAULTS if kind == wanted and method in chosen]
+                         for wanted in (CLIENTS, SERVERS))
+        cards = [(method,) for method in chosen] + [(self.random.choice(first), method) for method in second if first]
+        self.random.shuffle(cards)
+        return cards
 
     def strike(self, method):
         self.began = None
@@ -403,6 +421,23 @@ class Nemesis:
             if self.began is not None:
                 self.run.log("fault", self.began, now_ns(), ",".join(self.touched), self.text)
         return True
+
+    def strike_both(self, first, second):
+        """The second one begins while the first, which may have to wait for somebody to hold, is there."""
+        other = Nemesis(self.run)
+        other.random = random.Random(self.random.random())
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            struck = pool.submit(other.strike, first)
+            try:
+                while not struck.done() and other.began is None:
+                    self.wait(0.02)
+                if other.began is not None:
+                    self.wait(self.random.uniform(0, 0.5) * self.session_s)
+                    self.strike(second)
+            except BaseException:
+                other.broken_off.set()
+                raise
+            return struck.result()
 
     def recover(self):
         """Until everybody who can be granted has been, so that faults do not add up; not for ever."""
@@ -418,15 +453,14 @@ class Nemesis:
         self.wait(self.random.uniform(0.5, 1.5))
 
     def rage(self, until):
-        """All kinds of faults in turn, in another order each time."""
+        """All kinds of faults in turn, some of them in pairs, in another order each time."""
         deck, turn = [], 0
         self.recover()
         while time.monotonic() < until:
             # How often it is asked for a number depends on the machine; the next fault shall not.
             turn += 1
             self.random = random.Random("%d %d" % (self.run.seed, turn))
-            if not deck:
-                deck = self.possible()[0]
-                self.random.shuffle(deck)
-            if self.strike(deck.pop()):
+            deck = deck or self.deck()
+            card = deck.pop()
+            if self.strike(*card) if len(card) == 1 else self.strike_both(*card):
                 self.recover()

@@ -281,6 +281,12 @@ class Checker(unittest.TestCase):
         self.idle(1000, 6100)
         self.assert_broken("held again within T + 2 ticks (5.0 s) of servers that serve; 5.1 s after 1.0 s, it is killed")
 
+    def test_faults_that_overlap_count_from_when_they_began(self):
+        self.idle(1000, 6100)
+        self.story.fault(900, 7000, text="it is stopped") # written down behind the other one
+        verdict, _ = self.assert_broken("5.1 s after 1.0 s, it is killed")
+        self.assertEqual([fault.text for fault in verdict.history.faults], ["it is stopped", "it is killed"])
+
     def test_time_in_which_no_server_serves_does_not_count(self):
         self.idle(1000, 8000, 2000, 4000)
         verdict, _ = self.assert_broken()

@@ -81,13 +81,22 @@ def _end(argument):
             os.close(handle)
 
 
-def _spawn(args, log):
+def _spawn(args, log, more_env=()):
     """Starts a process that outlives us and that a Ctrl-C does not reach, with none of our signals blocked in it."""
     with signals_held(), open(log, "ab") as out:
         # Its parent may end at any time after; there is nothing to wait for.
         return subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
-                                cwd=os.path.dirname(log),
+                                cwd=os.path.dirname(log), env=dict(os.environ, **dict(more_env)),
                                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, set()))
+
+
+def _clock(number):
+    """What makes the clock of this server run at the rate that is asked for."""
+    library, *rates = os.environ.get("ZKLOCK_SERVER_CLOCKS", "").split() or [""]
+    if number > len(rates):
+        return {}
+    return {"LD_PRELOAD": library,
+            "ZKLOCK_CHAOS_CLOCK": "%s %d" % (rates[number - 1], time.clock_gettime_ns(time.CLOCK_BOOTTIME))}
 
 
 def _start_server(state, number):
@@ -102,7 +111,7 @@ def _start_server(state, number):
             # Quotas are in force, where one is set.
             "-Dzookeeper.enforceQuota=true", *os.environ.get("ZKLOCK_JVMFLAGS", "").split(),
             "-cp", CLASS_PATH, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config],
-           os.path.join(os.path.dirname(config), "log"))
+           os.path.join(os.path.dirname(config), "log"), _clock(number))
 
 
 def up(state):

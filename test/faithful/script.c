@@ -21,7 +21,8 @@ struct client {
 	bool     open, connected, expired;
 	bool     falls; /* it will hear that it is disconnected */
 	bool     kept_away;
-	bool     sorts; /* events come in any order */
+	bool     behind; /* its server hears of nothing */
+	bool     sorts;  /* events come in any order */
 	unsigned sessions, pending, lines;
 	char     said[LINES][LINE];
 };
@@ -273,7 +274,7 @@ static void settle(void)
 
 	wait_settled();
 	for (unsigned i = 0; i < SCRIPT_CLIENTS; i++)
-		if (run.clients[i].open && run.clients[i].connected)
+		if (run.clients[i].open && run.clients[i].connected && !run.clients[i].behind)
 			send_request(i, HIDDEN, &sync, FAULT_NONE);
 	wait_settled();
 }
@@ -386,6 +387,8 @@ static void strike(unsigned client, enum script_blow blow)
 
 	if (blow == BLOW_BACK)
 		c->kept_away = false;
+	else if (blow == BLOW_BEHIND || blow == BLOW_LEVEL)
+		c->behind = blow == BLOW_BEHIND;
 	else if (blow != BLOW_EXPIRE)
 		c->falls = c->connected;
 	c->kept_away = c->kept_away || blow == BLOW_AWAY || blow == BLOW_SILENT;
@@ -394,14 +397,14 @@ static void strike(unsigned client, enum script_blow blow)
 	run.stage->strike(client, blow);
 }
 
-static void open_client(unsigned client)
+static void open_client(unsigned client, const char *place)
 {
 	struct client *c = &run.clients[client];
 
 	c->open = true;
-	c->connected = c->expired = c->falls = c->kept_away = false;
+	c->connected = c->expired = c->falls = c->kept_away = c->behind = false;
 	c->pending = 0;
-	run.stage->open(client);
+	run.stage->open(client, is(place, "follower") ? AT_FOLLOWER : is(place, "leader") ? AT_LEADER : ANYWHERE);
 }
 
 static void close_client(unsigned client)
@@ -424,7 +427,7 @@ static enum script_fault parse_fault(const char *word)
 
 static void of_client(const struct words *w)
 {
-	static const char *const blows[] = {"cut", "away", "silent", "back", "expire"};
+	static const char *const blows[] = {"cut", "away", "silent", "back", "expire", "behind", "level"};
 	unsigned                 client = (unsigned)(w->at[0][0] - 'A');
 	uint64_t                 party = w->at[0][1] == '.' ? strtoul(w->at[0] + 2, NULL, 10) : 1;
 
@@ -440,7 +443,7 @@ static void of_client(const struct words *w)
 			return;
 		}
 	if (is(w->at[1], "open"))
-		open_client(client);
+		open_client(client, w->at[2]);
 	else if (is(w->at[1], "close"))
 		close_client(client);
 	else if (parse_op(w->at[1]) == ZKL__GUARDED)

@@ -14,6 +14,7 @@
  * more, client by client. "+" joins parts to one batch, which a client sends without waiting for anything. The parts:
  *
  *     A open | A close            a client begins a session, or ends it
+ *     A open follower             one that knows of no server but a follower, or (leader) but the leader
  *     A create lock               the library's requests, named as in protocol.h, of a directory (lock, election) or a
  *     A delete lock#0             contender's node in it, by its number; A.2 is another party of the same client
  *     ... reply-lost              the request is carried out, and the connection breaks before the reply
@@ -25,6 +26,9 @@
  *     A away                      the same, and nobody takes it, until it is let back: every server refuses it
  *     A silent                    nothing gets through any more, both ways, until it is let back
  *     A back
+ *     A behind                    its server, a follower, is cut off from its leader: it answers what it knows, and commits
+ *                                 come to it once it is put back
+ *     A level                     it is put back
  *     A expire                    the servers give its session up, while it is away or silent
  *     operator delete lock#0      delete, write, child (of a contender's node); unmake, foreign, junk (of a directory)
  *
@@ -39,7 +43,8 @@
 enum { SCRIPT_CLIENTS = 4 };
 
 enum script_fault { FAULT_NONE, FAULT_REQUEST_LOST, FAULT_REPLY_LOST, FAULT_HELD };
-enum script_blow { BLOW_CUT, BLOW_AWAY, BLOW_SILENT, BLOW_BACK, BLOW_EXPIRE };
+enum script_blow { BLOW_CUT, BLOW_AWAY, BLOW_SILENT, BLOW_BACK, BLOW_EXPIRE, BLOW_BEHIND, BLOW_LEVEL };
+enum script_place { ANYWHERE, AT_FOLLOWER, AT_LEADER };
 enum script_deed { OPERATOR_DELETE, OPERATOR_WRITE, OPERATOR_CHILD, OPERATOR_UNMAKE, OPERATOR_FOREIGN, OPERATOR_JUNK };
 
 #define SCRIPT_TIMEOUT_MS 6000
@@ -47,7 +52,7 @@ enum script_deed { OPERATOR_DELETE, OPERATOR_WRITE, OPERATOR_CHILD, OPERATOR_UNM
 struct stage {
 	void (*begin)(void);
 	void (*end)(void);
-	void (*open)(unsigned client);
+	void (*open)(unsigned client, enum script_place place);
 	/* Its mail can be taken once more. */
 	void (*close)(unsigned client);
 	void (*send)(unsigned client, uint64_t party, const struct zkl__request *request, enum script_fault fault);
@@ -76,5 +81,7 @@ int script_run(const char *path, const struct stage *stage);
 	X(election)                                                                                                    \
 	X(moved)                                                                                                       \
 	X(guarded)
+/* Those that cut servers off, which have an ensemble of their own. */
+#define SCRIPTS_OF_SERVERS(X) X(behind)
 
 #endif

@@ -16,6 +16,7 @@ static struct {
 } all[SCRIPT_CLIENTS];
 
 static lock_path       chroot_path;
+static int             cut_off; /* number of the server */
 static unsigned        junk;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t  happened;
@@ -51,12 +52,19 @@ static void end(void)
 	pthread_cond_destroy(&happened);
 }
 
-static void open_client(unsigned client)
+static int follower(void)
+{
+	return ensemble_leader() % (int)server_count() + 1;
+}
+
+static void open_client(unsigned client, enum script_place place)
 {
 	static const struct zkl__identities nobody;
 
-	if (!all[client].used)
+	if (!all[client].used && place == ANYWHERE)
 		net_open(&all[client].net, 1, server_count());
+	else if (!all[client].used)
+		net_open(&all[client].net, (size_t)(place == AT_LEADER ? ensemble_leader() : follower()), 1);
 	all[client].used = true;
 	all[client].client = zkl__client_new(&(struct zkl__client_options){.servers = all[client].net.servers,
 	                                                                   .chroot = chroot_path.text,
@@ -163,6 +171,13 @@ static void strike(unsigned client, enum script_blow blow)
 		break;
 	case BLOW_EXPIRE:
 		expire(n);
+		break;
+	case BLOW_BEHIND:
+		cut_off = follower();
+		EXPECT_INT(ensemble("cut", cut_off), 0);
+		break;
+	case BLOW_LEVEL:
+		EXPECT_INT(ensemble("heal", cut_off), 0);
 		break;
 	}
 }

@@ -22,6 +22,7 @@ static struct {
 	struct zkl__mail *first, **last;
 } mailboxes[SCRIPT_CLIENTS];
 
+static unsigned first_server[SCRIPT_CLIENTS];
 static uint32_t held[SCRIPT_CLIENTS]; /* connections; UINT32_MAX: none */
 
 /* ---- what a process is to its client --------------------------------------------------------------------------------------- */
@@ -58,7 +59,7 @@ int64_t process_spread(unsigned process)
 
 unsigned process_first_server(unsigned process)
 {
-	return process % ZK_SERVERS;
+	return first_server[process];
 }
 
 static struct zkl__mail *post(unsigned client, enum zkl__mail_type type)
@@ -162,8 +163,16 @@ static void end(void)
 {
 }
 
-static void open_client(unsigned client)
+static unsigned server_at(unsigned client, enum script_place place)
 {
+	unsigned leader = (unsigned)zk_leader();
+
+	return place == ANYWHERE ? client % ZK_SERVERS : place == AT_LEADER ? leader : (leader + 1) % ZK_SERVERS;
+}
+
+static void open_client(unsigned client, enum script_place place)
+{
+	first_server[client] = server_at(client, place);
 	client_open(client, TIMEOUT);
 }
 
@@ -241,6 +250,12 @@ static void strike(unsigned client, enum script_blow blow)
 		break;
 	case BLOW_EXPIRE:
 		wait_over(client);
+		break;
+	case BLOW_BEHIND:
+		zk_cut(first_server[client], (unsigned)zk_leader());
+		break;
+	case BLOW_LEVEL:
+		zk_heal(first_server[client], (unsigned)zk_leader());
 		break;
 	}
 }

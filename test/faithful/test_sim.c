@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define NAME(name) #name,
-static const char *const scripts[] = {SCRIPTS(NAME)};
+static const char *const scripts[] = {SCRIPTS(NAME) SCRIPTS_OF_SERVERS(NAME)};
 
 int main(int argc, char **argv)
 {
