@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "child.h"
+#include "keeper.h"
+#include "message.h"
+#include "nesting.h"
+#include "pidns.h"
 #include "warden.h"
 
 #include <errno.h>
@@ -26,37 +30,72 @@ void zkl__child_renew(struct zkl__child *child)
 	child->dead_rounds = 0;
 }
 
-int zkl__child_open(struct zkl__child *child, const struct zkl__child_options *options)
+static int fork_warden(struct zkl__child *child, const struct zkl__child_options *options)
 {
 	int sockets[2];
 
-	*child = (struct zkl__child){.socket = -1};
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets) < 0)
+		return -1;
+	child->warden = fork();
+	if (child->warden == 0) {
+		close(sockets[0]);
+		zkl__warden_run(options, child->shared, &child->cgroup, sockets[1]);
+	}
+	close(sockets[1]);
+	child->socket = sockets[0];
+	return child->warden < 0 ? -1 : 0;
+}
+
+/* It is an elder: it does not belong to the command. */
+static int fork_keeper(struct zkl__child *child, const struct zkl__child_options *options, int lifeline)
+{
+	struct zkl__process *elder = realloc(child->elder, (child->elder_count + 1) * sizeof(*elder));
+
+	if (elder == NULL)
+		return -1;
+	child->elder = elder;
+	child->keeper = zkl__keeper_fork(options, child, lifeline);
+	if (child->keeper < 0 || !zkl__process_read(child->keeper, &elder[child->elder_count]))
+		return -1;
+	child->elder_count++;
+	return 0;
+}
+
+static int fork_both(struct zkl__child *child, const struct zkl__child_options *options)
+{
+	int ends[2];
+
+	if (!zkl__cgroup_is_possible(&child->cgroup))
+		return fork_warden(child, options);
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -1;
+	child->lifeline = ends[1];
+	int rc = fork_warden(child, options);
+	if (rc == 0)
+		rc = fork_keeper(child, options, ends[0]);
+	close(ends[0]);
+	return rc;
+}
+
+int zkl__child_open(struct zkl__child *child, const struct zkl__child_options *options)
+{
+	*child = (struct zkl__child){.socket = -1, .lifeline = -1};
 	child->shared = mmap(NULL, sizeof(*child->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (child->shared == MAP_FAILED)
 		return -1;
 	zkl__child_renew(child);
-
-	if (zkl__proctree_children(&child->elder, &child->elder_count) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets) < 0)
+	zkl__cgroup_open(&child->cgroup, zkl__message_program);
+	if (zkl__proctree_children(&child->elder, &child->elder_count) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		return -1;
-	child->warden = fork();
-	if (child->warden < 0)
-		return -1;
-	if (child->warden == 0) {
-		close(sockets[0]);
-		zkl__warden_run(options, child->shared, sockets[1]);
-	}
-	close(sockets[1]);
-	child->socket = sockets[0];
-	return 0;
+	return fork_both(child, options);
 }
 
 /* All descendants of the warden or, when they have become ours, our own but for those of before. */
 static struct zkl__proctree_root tree_of(const struct zkl__child *child)
 {
 	if (child->warden > 0)
-		return (struct zkl__proctree_root){.pid = child->warden};
-	return (struct zkl__proctree_root){getpid(), child->elder, child->elder_count};
+		return (struct zkl__proctree_root){.pid = child->warden, .cgroup = &child->cgroup};
+	return (struct zkl__proctree_root){getpid(), child->elder, child->elder_count, &child->cgroup};
 }
 
 static void note(struct zkl__child *child, const struct zkl__report *report)
@@ -70,6 +109,8 @@ static void note(struct zkl__child *child, const struct zkl__report *report)
 /* Once the warden is dead and reaped, who has no child has no descendant: both are subreapers. */
 static bool tree_is_gone(const struct zkl__child *child)
 {
+	if (zkl__cgroup_is_populated(&child->cgroup))
+		return false;
 	if (child->warden > 0 || child->childless || child->elder_count == 0)
 		return child->warden == 0 && child->childless;
 	const struct zkl__proctree_root root = tree_of(child);
@@ -150,6 +191,8 @@ void zkl__child_reap(struct zkl__child *child)
 	int   status;
 
 	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | __WALL)) > 0) {
+		if (pid == child->keeper && !WIFSTOPPED(status))
+			child->keeper = 0;
 		if (pid != child->warden)
 			continue;
 		/* A stopped warden would neither pass signals on nor see the command end. */
@@ -161,14 +204,23 @@ void zkl__child_reap(struct zkl__child *child)
 	child->childless = pid < 0 && errno == ECHILD;
 }
 
+/* While others are there who would do it for us. */
 void zkl__child_close(struct zkl__child *child)
 {
+	zkl__cgroup_remove(&child->cgroup);
 	if (child->warden > 0) {
 		kill(child->warden, SIGKILL);
 		waitpid(child->warden, NULL, 0);
 	}
+	if (child->keeper > 0) {
+		kill(child->keeper, SIGKILL);
+		waitpid(child->keeper, NULL, 0);
+	}
 	if (child->socket >= 0)
 		close(child->socket);
+	if (child->lifeline >= 0)
+		close(child->lifeline);
+	zkl__cgroup_close(&child->cgroup);
 	free(child->elder);
 	munmap(child->shared, sizeof(*child->shared));
 }
@@ -181,7 +233,8 @@ static _Noreturn void become_command(const struct zkl__child_options *options, p
 {
 	/* Before anything else: from here on nothing of us outlives the warden. It may be dead already. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != warden)
+	/* From a PID namespace it cannot be seen; there is an init that dies with it. */
+	if (!options->pidns && getppid() != warden)
 		_exit(127);
 
 	setpgid(0, 0);
@@ -190,7 +243,8 @@ static _Noreturn void become_command(const struct zkl__child_options *options, p
 	if (options->ignores_chld)
 		signal(SIGCHLD, SIG_IGN);
 	sigprocmask(SIG_SETMASK, &options->mask, NULL);
-	execvp(options->command[0], options->command);
+	if (zkl__nesting_export(options->held, options->name, options->pidns ? 1 : warden) == 0)
+		execvp(options->command[0], options->command);
 
 	int     error = errno;
 	ssize_t written = write(report, &error, sizeof(error));
@@ -198,14 +252,16 @@ static _Noreturn void become_command(const struct zkl__child_options *options, p
 	_exit(127);
 }
 
-pid_t zkl__command_fork(const struct zkl__child_options *options, bool foreground, int *ret_exec)
+int zkl__command_fork(const struct zkl__child_options *options, struct zkl__cgroup *cgroup, bool foreground,
+                      struct zkl__command *ret)
 {
-	pid_t warden = getpid();
-	int   ends[2];
+	const pid_t       warden = getpid();
+	struct zkl__pidns pidns = {0};
+	int               ends[2];
 
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return -1;
-	pid_t pid = fork();
+	pid_t pid = options->pidns ? zkl__pidns_fork(options, cgroup, &pidns) : zkl__cgroup_fork(cgroup);
 	if (pid == 0)
 		become_command(options, warden, foreground, ends[1]);
 	int error = errno;
@@ -217,6 +273,6 @@ pid_t zkl__command_fork(const struct zkl__child_options *options, bool foregroun
 	}
 	/* As the child does: whoever comes first. Signals to the group have somebody to go to from here on. */
 	setpgid(pid, pid);
-	*ret_exec = ends[0];
-	return pid;
+	*ret = (struct zkl__command){.pid = pid, .init = pidns.init, .exec = ends[0]};
+	return 0;
 }

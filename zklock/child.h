@@ -6,6 +6,9 @@
  *
  *     front (session, policy)  --fork-->  warden (warden.h)  --fork-->  command  -->  ...
  *
+ * With a cgroup of the command's own (cgroup.h) there is a keeper (keeper.h) beside the warden, in a PID namespace (pidns.h) an
+ * init beside the command.
+ *
  * Open forks the warden and must come before the first thread, so that the warden is a plain process that holds nothing
  * of the session. Both are subreapers: whoever of the command's tree loses its parent becomes the warden's child and,
  * should the warden die, ours. The deadline is in memory that both map; the rest goes through a socket pair: orders
@@ -13,6 +16,7 @@
  *
  * Callers block SIGCHLD (and wait for it with a signalfd), SIGPIPE and SIGTTOU. */
 
+#include "cgroup.h"
 #include "deadline.h"
 #include "proctree.h"
 
@@ -39,6 +43,7 @@ struct zkl__child_options {
 	int          terminal;     /* or -1 */
 	sigset_t     mask;         /* the signal mask that the command gets */
 	bool         ignores_chld; /* SIGCHLD was ignored when we were started, and is for the command */
+	bool         pidns;        /* the command gets a PID namespace of its own */
 };
 
 enum zkl__order_type {
@@ -57,7 +62,7 @@ struct zkl__order {
 };
 
 enum zkl__report_type {
-	ZKL__REPORT_SPAWNED = 1,
+	ZKL__REPORT_SPAWNED = 1, /* value: errno, why it is in no cgroup of its own; 0: it is in one */
 	ZKL__REPORT_EXEC_FAILED, /* value: errno */
 	ZKL__REPORT_STOPPED,     /* value: signal */
 	ZKL__REPORT_EXITED,      /* value: status as of wait() */
@@ -77,11 +82,14 @@ struct zkl__child {
 	pid_t                command; /* 0: none yet */
 	int                  socket;  /* poll it for input, then zkl__child_next() until it is false; -1: closed */
 	struct zkl__shared  *shared;
+	struct zkl__cgroup   cgroup;      /* of the command */
+	pid_t                keeper;      /* 0: none, or reaped */
+	int                  lifeline;    /* what the keeper holds on to; -1: none */
 	bool                 orphaned;    /* the warden died: the tree is ours */
 	bool                 childless;   /* as of the last reap */
 	bool                 gone;        /* it was reported that nothing is left of the tree */
 	unsigned             dead_rounds; /* of kill in which the walk found nobody alive */
-	struct zkl__process *elder;       /* children that we had before: who exec'd us may have left some */
+	struct zkl__process *elder; /* children that we had before (who exec'd us may have left some), and the keeper */
 	size_t               elder_count;
 };
 
@@ -111,8 +119,14 @@ void zkl__child_reap(struct zkl__child *child);
 /* Ends the warden; only when there is no command. */
 void zkl__child_close(struct zkl__child *child);
 
-/* The warden's side of the fork: becomes a child that executes the command. *ret_exec: a descriptor that says end of
- * file once the command runs, or gives the errno (an int) of what failed. Returns the pid; -1: errno. */
-pid_t zkl__command_fork(const struct zkl__child_options *options, bool foreground, int *ret_exec);
+/* The warden's side of the fork: becomes a child that executes the command. ret->exec: a descriptor that says end of
+ * file once the command runs, or gives the errno (an int) of what failed. -1: errno. */
+struct zkl__command {
+	pid_t pid;
+	pid_t init; /* of its PID namespace; 0: it has none */
+	int   exec;
+};
+int zkl__command_fork(const struct zkl__child_options *options, struct zkl__cgroup *cgroup, bool foreground,
+                      struct zkl__command *ret);
 
 #endif

@@ -327,6 +327,20 @@ static void tell_end(struct zkl__front *front, int wait_status)
 		     seconds_since(front->granted_ns));
 }
 
+/* How what it starts is found, when it has to be ended. */
+static void tell_tree(struct zkl__front *front, int cgroup_error)
+{
+	const struct zkl__cgroup *cgroup = &front->child.cgroup;
+
+	if (cgroup_error == 0)
+		TELL(front, "the command's tree: cgroup %s/%s", cgroup->path, cgroup->name);
+	else if (cgroup->path[0] == '\0')
+		TELL(front, "the command's tree: process walk, since no cgroup v2 is mounted");
+	else
+		TELL(front, "the command's tree: process walk, since no cgroup can be made in %s: %s", cgroup->path,
+		     strerror(cgroup_error));
+}
+
 /* From the background it wanted the terminal: it may have it where that is ours to give. */
 static bool wants_terminal(struct zkl__front *front, int sig)
 {
@@ -338,6 +352,7 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 	switch (report->type) {
 	case ZKL__REPORT_SPAWNED:
 		TELL(front, "started %s, process %d", front->options->command[0], (int)report->command);
+		tell_tree(front, report->value);
 		break;
 	case ZKL__REPORT_EXEC_FAILED:
 		BECAUSE(front, "cannot execute %.200s: %s", front->options->command[0], strerror(report->value));

@@ -86,11 +86,18 @@ bool zkl__nesting_is_same(const char *name, const char *other)
 
 /* ---- entries ---- */
 
+/* Who has come into a PID namespace from outside has no parent that could be seen there. */
+static pid_t parent_or_first(pid_t pid, pid_t parent)
+{
+	return parent == 0 && pid != 1 ? 1 : parent;
+}
+
 static bool is_ancestor(pid_t pid, uint64_t start)
 {
 	struct zkl__process process;
 
-	for (pid_t next = getppid(); next > 0 && zkl__process_read(next, &process); next = process.parent) {
+	for (pid_t next = parent_or_first(getpid(), getppid()); next > 0 && zkl__process_read(next, &process);
+	     next = parent_or_first(process.pid, process.parent)) {
 		if (process.pid == pid && process.start == start)
 			return true;
 	}
@@ -132,16 +139,37 @@ bool zkl__nesting_check(const char *held, const char *name, char **ret_kept)
 	return nested;
 }
 
-int zkl__nesting_export(const char *kept, const char *name)
+static void print_entry(FILE *to, const struct zkl__process *holder, const char *name, size_t length)
 {
-	struct zkl__process us;
-	char               *value;
+	fprintf(to, "%d:%" PRIu64 ":%.*s\n", (int)holder->pid, holder->start, (int)length, name);
+}
 
-	if (!zkl__process_read(getpid(), &us))
+/* With `holder` in the place of those that hold them. */
+static void print_moved(FILE *to, const struct zkl__process *holder, const char *kept)
+{
+	for (const char *end; (end = strchr(kept, '\n')) != NULL; kept = end + 1) {
+		const char *name = strchr(strchr(kept, ':') + 1, ':') + 1;
+		print_entry(to, holder, name, (size_t)(end - name));
+	}
+}
+
+int zkl__nesting_export(const char *kept, const char *name, pid_t holder)
+{
+	struct zkl__process process;
+	char               *value = NULL;
+	size_t              size;
+
+	if (!zkl__process_read(holder, &process))
 		return -1;
-	if (asprintf(&value, "%s%d:%" PRIu64 ":%s\n", kept, (int)us.pid, us.start, name) < 0)
+	FILE *to = open_memstream(&value, &size);
+	if (to == NULL)
 		return -1;
-	const int rc = setenv(ZKL__HELD_VARIABLE, value, 1);
+	if (holder == 1)
+		print_moved(to, &process, kept);
+	else
+		fputs(kept, to);
+	print_entry(to, &process, name, strlen(name));
+	int rc = fclose(to) == 0 ? setenv(ZKL__HELD_VARIABLE, value, 1) : -1;
 	free(value);
 	return rc;
 }

@@ -139,16 +139,49 @@ static bool descends(const struct tree *all, const struct zkl__process *process,
 	return false;
 }
 
+/* In the order of their ids. */
+struct members {
+	pid_t *list;
+	size_t count;
+};
+
+static int by_id(const void *a, const void *b)
+{
+	const pid_t left = *(const pid_t *)a, right = *(const pid_t *)b;
+	return (left > right) - (left < right);
+}
+
+static int read_members(const struct zkl__cgroup *cgroup, struct members *ret)
+{
+	if (cgroup == NULL)
+		return 0;
+	if (zkl__cgroup_members(cgroup, &ret->list, &ret->count) < 0)
+		return -1;
+	if (ret->count > 0)
+		qsort(ret->list, ret->count, sizeof(*ret->list), by_id);
+	return 0;
+}
+
+static bool is_member(const struct members *members, pid_t pid)
+{
+	return members->count > 0 && bsearch(&pid, members->list, members->count, sizeof(pid), by_id) != NULL;
+}
+
+/* The members are read last: the id of one belongs to the process that was read, or that one is gone and will not be signalled. */
 static int read_tree(const struct zkl__proctree_root *root, struct tree *ret)
 {
-	struct tree all = {0};
-	int         rc = read_all(&all);
+	struct tree    all = {0};
+	struct members members = {0};
+	int            rc = read_all(&all);
 
+	if (rc == 0)
+		rc = read_members(root->cgroup, &members);
 	ret->count = 0;
 	for (size_t i = 0; rc == 0 && i < all.count; i++) {
-		if (descends(&all, &all.list[i], root))
+		if (descends(&all, &all.list[i], root) || is_member(&members, all.list[i].pid))
 			rc = add(ret, &all.list[i]);
 	}
+	free(members.list);
 	free(all.list);
 	return rc;
 }
@@ -221,6 +254,8 @@ int zkl__proctree_sweep(const struct zkl__proctree_root *root, int sig)
 
 int zkl__proctree_kill(const struct zkl__proctree_root *root)
 {
+	if (root->cgroup != NULL)
+		zkl__cgroup_kill(root->cgroup);
 	zkl__proctree_sweep(root, SIGSTOP);
 	return zkl__proctree_sweep(root, SIGKILL);
 }

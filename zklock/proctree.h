@@ -9,6 +9,8 @@
  * that was given to somebody else meanwhile is never signalled. (Kernels before 5.3 have no pidfd: there a window of
  * microseconds is left between the second look and the signal.) */
 
+#include "cgroup.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,11 +25,12 @@ struct zkl__process {
 /* False: there is no such process, or it may not be looked at. */
 bool zkl__process_read(pid_t pid, struct zkl__process *ret);
 
-/* All descendants of `pid`, except for those below the direct children listed in `except`. */
+/* All descendants of `pid`, except for those below the direct children listed in `except`, and whoever is in `cgroup`. */
 struct zkl__proctree_root {
 	pid_t                      pid;
 	const struct zkl__process *except;
 	size_t                     except_count;
+	const struct zkl__cgroup  *cgroup; /* or NULL */
 };
 
 /* Signals every living descendant once, also those that are born meanwhile as far as it can keep up. SIGTERM is

@@ -9,6 +9,7 @@
 #include "front.h"
 #include "message.h"
 #include "nesting.h"
+#include "pidns.h"
 #include "run_config.h"
 #include "run_options.h"
 #include "terminal.h"
@@ -142,10 +143,23 @@ static int refuse(int status, const char *why)
 	return status;
 }
 
+/* Told before anything waits for the lock, and not when it is had. */
+static bool pidns_is_possible(const struct zkl__child_options *child)
+{
+	const char *step;
+
+	if (zkl__pidns_probe(child, &step) == 0)
+		return true;
+	zkl__message_say("--pidns: %s: %s: be root, or permit user namespaces", step, strerror(errno));
+	return false;
+}
+
 static int run(struct zkl__front *front, struct zkl__child_options *child)
 {
 	front->terminal = child->terminal = zkl__terminal_open();
 	front->signals = zkl__wrapper_take_signals(&child->mask, &child->ignores_chld);
+	if (child->pidns && !pidns_is_possible(child))
+		return ZKL__STATUS_FAILED;
 	if (front->signals < 0 || zkl__child_open(&front->child, child) < 0) {
 		zkl__message_say("cannot start: %s", strerror(errno));
 		return ZKL__STATUS_FAILED;
@@ -185,7 +199,8 @@ static int run_with(int argc, char **argv, const struct zkl__run_options *option
 		                                   .command = options->command,
 		                                   .path = options->path,
 		                                   .name = name,
-		                                   .held = held};
+		                                   .held = held,
+		                                   .pidns = options->pidns};
 		status = run(&front, &child);
 	}
 	free(held);

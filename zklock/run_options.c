@@ -38,6 +38,8 @@ const char zkl__run_help[] =
 	"      --margin=DURATION          of T, before which the lease ends (3/8 of T, at most 5/8)\n"
 	"  -k, --kill-after=DURATION      between TERM and KILL, whenever COMMAND or what it left\n"
 	"                                 behind is ended (T/8, at most T/4)\n"
+	"      --pidns                    run COMMAND in a PID namespace, which nothing that it\n"
+	"                                 starts outlives, whatever happens to zklock-run\n"
 	"      --name=NAME                what others are told of who holds or waits\n"
 	"  -v, --verbose                  say who holds it, our place, the token, and what ended\n"
 	"  -q, --quiet                    say nothing but what failed\n"
@@ -128,6 +130,7 @@ enum {
 	OPTION_LEADER,
 	OPTION_MARGIN,
 	OPTION_NAME,
+	OPTION_PIDNS,
 	OPTION_HELP,
 	OPTION_VERSION
 };
@@ -147,6 +150,7 @@ static const struct option long_options[] = {
 	{"leader", no_argument, NULL, OPTION_LEADER},
 	{"margin", required_argument, NULL, OPTION_MARGIN},
 	{"name", required_argument, NULL, OPTION_NAME},
+	{"pidns", no_argument, NULL, OPTION_PIDNS},
 	{"verbose", no_argument, NULL, 'v'},
 	{"quiet", no_argument, NULL, 'q'},
 	{"help", no_argument, NULL, OPTION_HELP},
@@ -244,6 +248,9 @@ static int parse_option(int option, struct zkl__run_options *ret, struct given *
 		return 0;
 	case OPTION_LEADER:
 		ret->leader = true;
+		return 0;
+	case OPTION_PIDNS:
+		ret->pidns = true;
 		return 0;
 	case 'v':
 		ret->verbose = true;

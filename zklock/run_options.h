@@ -32,7 +32,7 @@ struct zkl__run_options {
 	int64_t            grace_ms;    /* -k, or the default for timeout_ms */
 	bool               grace_given;
 	int                busy_status;
-	bool               leader, wait_all, verbose, quiet;
+	bool               leader, wait_all, pidns, verbose, quiet;
 };
 
 /* 0; -1: wrong, and *ret_why says what. */

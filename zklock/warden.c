@@ -2,7 +2,7 @@
 #include "warden.h"
 #include "alarm.h"
 #include "message.h"
-#include "nesting.h"
+#include "title.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,11 +25,14 @@
 struct warden {
 	struct zkl__child_options options;
 	struct zkl__shared       *shared;
+	struct zkl__cgroup       *cgroup;
+	int                       events;                /* of the cgroup, or -1 */
 	int                       front, signals, alarm; /* front -1: it is dead */
 	int                       exec;                  /* of the command, while it has not succeeded; else -1 */
 	int                       exec_errno;
 	pid_t                     command;  /* 0: none yet, or it ended */
 	pid_t                     group;    /* of the command */
+	pid_t                     init;     /* of its PID namespace, or 0 */
 	bool                      has_tree; /* from the fork until nothing of it is left */
 	bool                      ending, killing;
 	int64_t                   kill_ns;       /* with `ending` */
@@ -37,31 +40,6 @@ struct warden {
 };
 
 /* ---- who we are ---- */
-
-/* The arguments lie one behind the other, and what `ps` and `pkill -f` show is that memory: they move, and our name
- * takes their place. Path and command are among them. Where that cannot be done, the old name stays. */
-static void rename_us(struct zkl__child_options *options)
-{
-	char  *begin = options->argv[0], *end = begin;
-	size_t size;
-
-	prctl(PR_SET_NAME, NAME);
-	for (int i = 0; i < options->argc; i++) {
-		if (options->argv[i] != end)
-			return;
-		end += strlen(end) + 1;
-	}
-	size = (size_t)(end - begin);
-	char *copy = size > 0 ? malloc(size) : NULL;
-	if (copy == NULL)
-		return;
-	memcpy(copy, begin, size);
-	for (int i = 0; i < options->argc; i++)
-		options->argv[i] = copy + (options->argv[i] - begin);
-	options->path = copy + (options->path - begin);
-	memset(begin, 0, size);
-	snprintf(begin, size, NAME " %s", options->path);
-}
 
 /* A group of our own: a signal to the front's group must not take both. Nothing but KILL and STOP reaches us. */
 static void start(struct warden *warden)
@@ -80,7 +58,7 @@ static void start(struct warden *warden)
 		zkl__message_say("cannot start the warden: %s", strerror(errno));
 		_exit(1);
 	}
-	rename_us(&warden->options);
+	zkl__title_set(&warden->options, NAME);
 }
 
 /* ---- reports ---- */
@@ -100,7 +78,7 @@ static void report_exec(struct warden *warden)
 	warden->exec = -1;
 	/* A failure is reported when its process is gone too. */
 	if (length != (ssize_t)sizeof(warden->exec_errno))
-		report(warden, (struct zkl__report){.type = ZKL__REPORT_SPAWNED});
+		report(warden, (struct zkl__report){.type = ZKL__REPORT_SPAWNED, .value = warden->cgroup->error});
 }
 
 /* The command ended. `alone`: it left nothing behind. */
@@ -116,36 +94,9 @@ static void report_end(struct warden *warden, int wait_status, bool alone)
 
 /* ---- children ---- */
 
-/* A subreaper without children has no descendants: whoever loses its parent becomes a child of ours. */
-static void reap(struct warden *warden)
+static void signal_tree(const struct warden *warden, int sig)
 {
-	pid_t pid;
-	int   status, end = 0;
-	bool  ended = false;
-
-	if (!warden->has_tree)
-		return;
-	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | __WALL)) > 0) {
-		if (pid != warden->command)
-			continue;
-		if (WIFSTOPPED(status)) {
-			report(warden, (struct zkl__report){.type = ZKL__REPORT_STOPPED, .value = WSTOPSIG(status)});
-		} else {
-			warden->command = 0;
-			ended = true;
-			end = status;
-		}
-	}
-	warden->has_tree = !(pid < 0 && errno == ECHILD);
-	if (ended)
-		report_end(warden, end, !warden->has_tree);
-	else if (!warden->has_tree)
-		report(warden, (struct zkl__report){.type = ZKL__REPORT_GONE});
-}
-
-static void signal_tree(int sig)
-{
-	const struct zkl__proctree_root us = {.pid = getpid()};
+	const struct zkl__proctree_root us = {.pid = getpid(), .cgroup = warden->cgroup};
 
 	if (sig == SIGKILL)
 		zkl__proctree_kill(&us);
@@ -153,10 +104,90 @@ static void signal_tree(int sig)
 		zkl__proctree_sweep(&us, sig);
 }
 
+/* How the command ended, when it did. */
+struct end {
+	bool ended;
+	int  status;
+};
+
+static void look_at_init(struct warden *warden, int status)
+{
+	/* Stopped, it would not see the last process go. */
+	if (WIFSTOPPED(status))
+		kill(warden->init, SIGCONT);
+	else
+		warden->init = 0;
+}
+
+static void look_at_command(struct warden *warden, int status, struct end *ret)
+{
+	if (WIFSTOPPED(status)) {
+		report(warden, (struct zkl__report){.type = ZKL__REPORT_STOPPED, .value = WSTOPSIG(status)});
+	} else {
+		warden->command = 0;
+		*ret = (struct end){true, status};
+	}
+}
+
+/* True: no child is left. */
+static bool reap_children(struct warden *warden, struct end *ret)
+{
+	pid_t pid;
+	int   status;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | __WALL)) > 0) {
+		if (pid == warden->command)
+			look_at_command(warden, status, ret);
+		else if (pid == warden->init)
+			look_at_init(warden, status);
+	}
+	return pid < 0 && errno == ECHILD;
+}
+
+/* An init to whom the command has left nobody does not hear of our having reaped it. */
+static bool init_is_alone(const struct warden *warden)
+{
+	const struct zkl__proctree_root us = {.pid = getpid(), .cgroup = warden->cgroup};
+
+	return warden->init > 0 && zkl__proctree_sweep(&us, 0) <= 1;
+}
+
+/* The next command gets one of its own. */
+static void remove_cgroup(struct warden *warden)
+{
+	if (warden->events >= 0)
+		close(warden->events);
+	warden->events = -1;
+	zkl__cgroup_remove(warden->cgroup);
+}
+
+/* A subreaper without children has no descendants: whoever loses its parent becomes a child of ours, or of init. */
+static void reap(struct warden *warden)
+{
+	struct end command = {0};
+
+	if (!warden->has_tree)
+		return;
+	bool childless = reap_children(warden, &command);
+	if (command.ended && init_is_alone(warden)) {
+		kill(warden->init, SIGKILL);
+		waitpid(warden->init, NULL, __WALL);
+		warden->init = 0;
+		childless = reap_children(warden, &command);
+	}
+	warden->has_tree = !childless || zkl__cgroup_is_populated(warden->cgroup);
+	if (!warden->has_tree)
+		remove_cgroup(warden);
+	if (command.ended)
+		report_end(warden, command.status, !warden->has_tree);
+	else if (!warden->has_tree)
+		report(warden, (struct zkl__report){.type = ZKL__REPORT_GONE});
+}
+
 static void kill_tree(struct warden *warden)
 {
 	warden->kill_pause_ns = zkl__kill_pause_next(warden->kill_pause_ns);
-	signal_tree(SIGKILL);
+	signal_tree(warden, SIGKILL);
 	for (unsigned i = 0; i < KILL_BURST && warden->has_tree; i++) {
 		zkl__proctree_kill_children();
 		reap(warden);
@@ -170,7 +201,7 @@ static void end_tree(struct warden *warden)
 	warden->ending = true;
 	warden->kill_ns = zkl__alarm_now() + warden->shared->grace_ns;
 	if (!atomic_flag_test_and_set(&warden->shared->termed))
-		signal_tree(SIGTERM);
+		signal_tree(warden, SIGTERM);
 }
 
 /* TERM was sent: KILL follows after the grace, and never later than the deadline of the lock and the grace. */
@@ -225,11 +256,20 @@ static int set_environment(const struct zkl__child_options *options, const zkl_g
 	/* At a fence there is a token, and no lock. */
 	const bool is_lock = grant->node[0] != '\0';
 
-	if (set_number("ZKLOCK_TOKEN", grant->token) < 0 ||
-	    (is_lock && (setenv("ZKLOCK_PATH", options->path, 1) < 0 || setenv("ZKLOCK_NODE", grant->node, 1) < 0 ||
-	                 set_number("ZKLOCK_EPOCH", grant->epoch) < 0)))
+	if (set_number("ZKLOCK_TOKEN", grant->token) < 0)
 		return -1;
-	return zkl__nesting_export(options->held, options->name);
+	if (is_lock && (setenv("ZKLOCK_PATH", options->path, 1) < 0 || setenv("ZKLOCK_NODE", grant->node, 1) < 0 ||
+	                set_number("ZKLOCK_EPOCH", grant->epoch) < 0))
+		return -1;
+	return 0;
+}
+
+/* A namespace can fail when it is half made. */
+static void end_children(void)
+{
+	zkl__proctree_kill_children();
+	while (waitpid(-1, NULL, __WALL) > 0)
+		continue;
 }
 
 static void spawn(struct warden *warden, const struct zkl__order *order)
@@ -241,14 +281,19 @@ static void spawn(struct warden *warden, const struct zkl__order *order)
 	}
 	warden->group = 0;
 	warden->exec_errno = 0;
-	pid_t pid = set_environment(&warden->options, &order->grant);
-	if (pid == 0)
-		pid = zkl__command_fork(&warden->options, order->foreground, &warden->exec);
-	if (pid < 0) {
-		report(warden, (struct zkl__report){.type = ZKL__REPORT_EXEC_FAILED, .value = errno});
+	struct zkl__command command;
+	if (set_environment(&warden->options, &order->grant) < 0 ||
+	    zkl__command_fork(&warden->options, warden->cgroup, order->foreground, &command) < 0) {
+		const int error = errno;
+		end_children();
+		remove_cgroup(warden);
+		report(warden, (struct zkl__report){.type = ZKL__REPORT_EXEC_FAILED, .value = error});
 		return;
 	}
-	warden->command = warden->group = pid;
+	warden->command = warden->group = command.pid;
+	warden->init = command.init;
+	warden->exec = command.exec;
+	warden->events = zkl__cgroup_watch(warden->cgroup);
 	warden->has_tree = true;
 	/* What was ordered for a tree that is gone is not meant for this one. */
 	warden->ending = warden->killing = false;
@@ -264,7 +309,7 @@ static void pass_signal(const struct warden *warden, int sig)
 	if (warden->command > 0)
 		kill(-warden->group, sig);
 	else if (warden->has_tree)
-		signal_tree(sig);
+		signal_tree(warden, sig);
 }
 
 static void obey(struct warden *warden, const struct zkl__order *order)
@@ -309,23 +354,29 @@ static void sleep_until_something(struct warden *warden)
 	struct pollfd           fds[] = {{warden->front, POLLIN, 0},
 	                                 {warden->signals, POLLIN, 0},
 	                                 {warden->alarm, POLLIN, 0},
-	                                 {warden->exec, POLLIN, 0}};
+	                                 {warden->exec, POLLIN, 0},
+	                                 {warden->events, POLLPRI, 0}};
 	struct signalfd_siginfo info;
 
 	zkl__alarm_set(warden->alarm, next_look(warden));
 	poll(fds, sizeof(fds) / sizeof(fds[0]), -1);
 	while (read(warden->signals, &info, sizeof(info)) > 0)
 		continue;
+	if (fds[4].revents != 0)
+		zkl__cgroup_told(warden->events);
 	if (fds[3].revents != 0)
 		report_exec(warden);
 	if (fds[0].revents != 0)
 		read_orders(warden);
 }
 
-_Noreturn void zkl__warden_run(const struct zkl__child_options *options, struct zkl__shared *shared, int socket)
+_Noreturn void zkl__warden_run(const struct zkl__child_options *options, struct zkl__shared *shared,
+                               struct zkl__cgroup *cgroup, int socket)
 {
 	struct warden warden = {.options = *options,
 	                        .shared = shared,
+	                        .cgroup = cgroup,
+	                        .events = -1,
 	                        .front = socket,
 	                        .exec = -1,
 	                        .kill_pause_ns = ZKL__KILL_PAUSE_NS};

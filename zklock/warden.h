@@ -11,6 +11,7 @@
 #include "child.h"
 
 /* Runs in the process that zkl__child_open forked, and ends it. */
-_Noreturn void zkl__warden_run(const struct zkl__child_options *options, struct zkl__shared *shared, int socket);
+_Noreturn void zkl__warden_run(const struct zkl__child_options *options, struct zkl__shared *shared,
+                               struct zkl__cgroup *cgroup, int socket);
 
 #endif

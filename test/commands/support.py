@@ -68,6 +68,44 @@ def lives(pid):
     return state_of(pid) not in ("", "Z")
 
 
+def cgroup_mount():
+    """Where cgroup v2 is mounted, and what of it; None: nowhere."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
+        for fields in map(str.split, mounts):
+            if "cgroup2" in fields[fields.index("-") + 1:][:1]:
+                return fields[4], fields[3]
+    return None
+
+
+def own_cgroup():
+    """Its directory, where one below it can be made; else None."""
+    with open("/proc/self/cgroup", encoding="utf-8") as groups:
+        own = [line[3:-1] for line in groups if line.startswith("0::")]
+    mount = cgroup_mount()
+    if not own or not mount or not own[0].startswith(mount[1].rstrip("/")):
+        return None
+    folder = mount[0] + own[0][len(mount[1].rstrip("/")):].rstrip("/")
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def cgroups_of(pid):
+    """The directories of cgroups that this zklock-run has made for its command."""
+    folder = own_cgroup()
+    found = os.listdir(folder) if folder else []
+    return [os.path.join(folder, each) for each in found if each.startswith("%s-%d-" % (os.path.basename(BINARY), pid))]
+
+
+def without_cgroup():
+    """What zklock-run is started by, to have nothing but the walk."""
+    if own_cgroup() is None:
+        return ()
+    return ("unshare", "--mount", "sh", "-c", 'mount -o remount,bind,ro "$0" && exec "$@"', cgroup_mount()[0])
+
+
+def works(*words):
+    return subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
 def zk(verb, *arguments):
     """A fault, or the end of one. A backend that cannot do it skips the test."""
     done = subprocess.run([ZK, verb, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120,
@@ -83,8 +121,14 @@ class Wrapper(subprocess.Popen):
     """A zklock-run that was started, and the process that it started."""
 
     def warden(self):
+        return self.child(b"zklock-warden")
+
+    def keeper(self):
+        return self.child(b"cgroup-keeper")
+
+    def child(self, name):
         for pid in map(int, read_proc(self.pid, "task/%d/children" % self.pid).split()):
-            if read_proc(pid, "comm").strip() == b"zklock-warden":
+            if read_proc(pid, "comm").strip() == name:
                 return pid
         return 0
 
@@ -98,6 +142,10 @@ class Wrapper(subprocess.Popen):
 
 
 class CommandTest(unittest.TestCase):
+    # What each zklock-run of a test is started by, and with.
+    prefix = ()
+    options = ()
+
     def setUp(self):
         self.lock = "/commands/" + self.id().rpartition(".")[2][:80] + "-" + uuid.uuid4().hex[:8]
         self.mark = uuid.uuid4().hex
@@ -115,7 +163,7 @@ class CommandTest(unittest.TestCase):
     def start(self, *arguments, env=None, **options):
         for stream in ("stdin", "stdout", "stderr"):
             options.setdefault(stream, subprocess.PIPE if stream != "stdin" else subprocess.DEVNULL)
-        wrapper = Wrapper([BINARY, *arguments], env=self.environment(**(env or {})), **options)
+        wrapper = Wrapper([*self.prefix, BINARY, *self.options, *arguments], env=self.environment(**(env or {})), **options)
         self.addCleanup(self.reap, wrapper)
         return wrapper
 
@@ -141,8 +189,16 @@ class CommandTest(unittest.TestCase):
         if wrapper.poll() is not None:
             self.fail("the holder ended: %r" % (wrapper.result(),))
         with open(ready, encoding="ascii") as file:
-            wrapper.command = int(file.read())
+            wrapper.command = self.seen_from_here(int(file.read()))
         return wrapper
+
+    def seen_from_here(self, number):
+        """A process of this test that has this number where it runs, which may be a PID namespace."""
+        for pid in self.marked():
+            for line in read_proc(pid, "status").splitlines():
+                if line.startswith(b"NSpid:") and int(line.split()[-1]) == number:
+                    return pid
+        return number
 
     def queue(self, *arguments, command=("true",), ahead=1, **options):
         """A wrapper that waits in the queue."""

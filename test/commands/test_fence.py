@@ -10,7 +10,7 @@ import subprocess
 import sys
 import unittest
 
-from support import BINARY, CommandTest, lives, state_of, wait_for
+from support import BINARY, CommandTest, cgroups_of, lives, own_cgroup, state_of, wait_for
 
 OLD, TOKEN, NEW = "4294967297", "4294967301", "4294967302"
 
@@ -177,6 +177,19 @@ class Killed(FenceTest):
         wrapper.kill()
         os.kill(warden, signal.SIGKILL)
         wait_for(lambda: not lives(wrapper.command), "the command is dead")
+
+    @unittest.skipIf(own_cgroup() is None, "no cgroup can be made here")
+    def test_both_with_a_cgroup_what_was_started_is_ended_before_anyone_comes_in(self):
+        wrapper = self.inside("sh", "-c", "trap '' TERM; setsid sleep 1000 & exec sleep 1000")
+        wait_for(lambda: len(self.marked()) == 2, "both run")
+        pids = (wrapper.pid, wrapper.warden())
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        wait_for(self.is_free, "nobody is in there")
+        self.assert_nothing_lives()
+        wait_for(lambda: not cgroups_of(wrapper.pid), "the cgroup is removed")
 
     def test_wrapper_is_stopped_and_the_fence_stays_held(self):
         wrapper = self.inside("sh", "-c", 'while ! [ -e "$0" ]; do sleep 0.01; done', self.file("go"))

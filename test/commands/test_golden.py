@@ -81,6 +81,7 @@ class Golden(CommandTest):
         if self.holder is not None:
             text = re.sub(r"\S+:%d [^ ,]+" % self.holder.pid, "HOLDER", text)
         text = re.sub(r"\b(token|epoch|process|after|since) [\d.:]+", r"\1 #", text)
+        text = re.sub(r"(the command's tree:) (cgroup|process walk, since) .*", r"\1 #", text)
         return re.sub(r"^(zklock-\S+) \d+\.\d+\.\d+$", r"\1 #.#.#", text)
 
     def shown(self, example):

@@ -4,10 +4,12 @@ survives.
 
 A lock is lost here because an operator deletes its node: at once, without a server that fails."""
 
+import contextlib
 import os
 import random
 import signal
 import sys
+import tempfile
 import time
 import unittest
 
@@ -33,8 +35,8 @@ class LossTest(CommandTest):
             name, = client.children(self.lock)[:1]
             client.delete(self.lock + "/" + name)
 
-    def hold_tree(self, *arguments):
-        holder = self.start(*arguments, self.lock, "--", "sh", "-c", TREE, env={"READY": self.file("ready")})
+    def hold_tree(self, *arguments, **options):
+        holder = self.start(*arguments, self.lock, "--", "sh", "-c", TREE, env={"READY": self.file("ready")}, **options)
         wait_for(lambda: holder.poll() is not None or (
             all(os.path.exists(self.file("ready.%d" % n)) for n in range(5)) and
             [state_of(pid) for pid in self.marked()].count("T") == 2), "the tree stands, two of it are stopped")
@@ -212,16 +214,49 @@ class Warden(LossTest):
         self.assertEqual(holder.result(), (-signal.SIGTERM, b"", b""))
 
 
-class Both(LossTest):
-    def test_killed_at_once_the_command_dies(self):
-        """What it has started may live on: without a cgroup there is nobody left to end it."""
-        holder = self.hold()
-        warden = holder.warden()
-        os.kill(warden, signal.SIGSTOP)
-        holder.send_signal(signal.SIGSTOP)
-        os.kill(warden, signal.SIGKILL)
+class NowhereToWrite(LossTest):
+    """Pipes that nobody empties, no standard input, and a folder that is gone: none of it keeps anybody from ending the tree."""
+
+    def hold_tree(self, *arguments, **options):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        self.addCleanup(os.close, writer)
+        os.set_blocking(writer, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writer, b"x" * 4096)
+        os.set_blocking(writer, True)
+        folder = tempfile.mkdtemp(dir=self.folder)
+        holder = super().hold_tree("-v", "-T", "4", "-k", "0.5", *arguments, stdout=writer, stderr=writer, cwd=folder,
+                                   preexec_fn=lambda: os.close(0), **options)
+        os.rmdir(folder)
+        return holder
+
+    def test_lost(self):
+        holder = self.hold_tree()
+        self.lose()
+        self.assertEqual(holder.end(), 76)
+        self.assert_nothing_lives()
+
+    def test_told_to_end(self):
+        holder = self.hold_tree()
+        holder.send_signal(signal.SIGUSR1)
+        self.assertEqual(holder.end(), -signal.SIGUSR1)
+        self.assert_nothing_lives()
+        self.assert_free(2)
+
+    def test_front_killed(self):
+        holder = self.hold_tree()
         holder.kill()
-        wait_for(lambda: not lives(holder.command), "the command is dead")
+        wait_for(lambda: not self.marked(), "nothing of the tree lives")
+        self.assert_free()
+
+    def test_warden_killed(self):
+        holder = self.hold_tree()
+        os.kill(holder.warden(), signal.SIGKILL)
+        self.assertEqual(holder.end(), 125)
+        self.assert_nothing_lives()
+        self.assert_free(2)
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ class TerminalTest(CommandTest):
         pid, self.terminal = pty.fork()
         if pid == 0:
             env = self.environment(READY=self.file("ready"))
-            os.execve(sys.executable, [sys.executable, "-c", SHELL, self.file("shell"), BINARY, *arguments, self.lock,
-                                       "--", *command], env)
+            os.execve(sys.executable, [sys.executable, "-c", SHELL, self.file("shell"), BINARY, *self.options,
+                                       *arguments, self.lock, "--", *command], env)
         self.addCleanup(os.close, self.terminal)
         self.addCleanup(self.end_shell, pid)
         if ready:
@@ -208,13 +208,13 @@ class Terminal(TerminalTest):
         self.assertEqual(self.text("ready.ran"), ran)
 
     def test_ctrl_c_ends_what_the_command_has_left_behind(self):
-        self.shell("--wait-all", script="sh -c 'trap \"\" INT TERM; while :; do sleep 0.05; done' & "
-                                        "echo $! > $READY.left; touch $READY; exit 3")
+        shell = self.shell("--wait-all", script="sh -c 'trap \"\" INT TERM; while :; do sleep 0.05; done' & "
+                                                "touch $READY; exit 3")
         job = wait_for(self.job, "it waits")
         wait_for(lambda: self.foreground() == job, "the terminal is ours")
         self.press(b"\x03")
         self.told("ended 3 job")
-        self.assertFalse(lives(int(self.text("ready.left"))))
+        self.assertEqual([pid for pid in self.marked() if pid != shell], [])
 
     def test_hang_up_ends_the_command(self):
         self.shell(script='touch "$READY"; while :; do sleep 0.02; done')

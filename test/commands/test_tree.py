@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from support import BINARY, CommandTest, lives, parent_of, state_of, wait_for
+from support import BINARY, CommandTest, lives, parent_of, read_proc, state_of, wait_for
 
 # Bodies of processes that do not want to end. Each says that it is there before it goes on.
 READY = 'touch "$READY.$1"; '
@@ -99,22 +99,22 @@ class Outsiders(CommandTest):
 
 
     def test_children_of_who_became_us_are_left_alone(self):
-        script = ELDER + 'exec "$0" "$2" -- sh -c "sleep 1000 & exit 4"'
-        done = subprocess.run(["sh", "-c", script, BINARY, self.file("elder"), self.lock],
-                              env=self.environment(), stderr=subprocess.PIPE, check=False)
+        script = ELDER + 'exec "$0" $OPTIONS "$2" -- sh -c "sleep 1000 & exit 4"'
+        done = subprocess.run([*self.prefix, "sh", "-c", script, BINARY, self.file("elder"), self.lock],
+                              env=self.environment(OPTIONS=" ".join(self.options)), stderr=subprocess.PIPE, check=False)
         self.assertEqual((done.returncode, done.stderr), (4, b""))
         self.assertTrue(lives(int(self.text("elder"))))
 
     def test_children_of_who_became_us_are_left_alone_when_the_warden_is_killed(self):
         ready = self.file("ready")
-        script = ELDER + 'exec "$0" "$2" -- sh -c "touch $3; sleep 1000"'
-        shell = subprocess.Popen(["sh", "-c", script, BINARY, self.file("elder"), self.lock, ready],
-                                 env=self.environment(), stderr=subprocess.PIPE)
+        script = ELDER + 'exec "$0" $OPTIONS "$2" -- sh -c "touch $3; sleep 1000"'
+        shell = subprocess.Popen([*self.prefix, "sh", "-c", script, BINARY, self.file("elder"), self.lock, ready],
+                                 env=self.environment(OPTIONS=" ".join(self.options)), stderr=subprocess.PIPE)
         self.addCleanup(self.reap, shell)
         wait_for(lambda: os.path.exists(ready), "the command runs")
         elder = int(self.text("elder"))
         warden, = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
-                   if parent_of(pid) == shell.pid and pid != elder]
+                   if parent_of(pid) == shell.pid and read_proc(pid, "comm") == b"zklock-warden\n"]
         os.kill(warden, signal.SIGKILL)
         self.assertEqual(shell.wait(20), 125)
         self.assertEqual(self.marked(), [elder])

@@ -50,7 +50,7 @@ static void descendant_of_the_holder_is_nested(void)
 {
 	int status = -1;
 
-	CU_ASSERT_EQUAL(zkl__nesting_export("", "h:1/a"), 0);
+	CU_ASSERT_EQUAL(zkl__nesting_export("", "h:1/a", getpid()), 0);
 	if (fork() == 0) {
 		char      *kept, *again;
 		const bool same = zkl__nesting_check(getenv("ZKLOCK_HELD"), "h:1/a", &kept);

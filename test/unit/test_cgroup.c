@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the directory of our own cgroup is, by what /proc says. */
+#include "../../zklock/cgroup.h"
+
+#include <CUnit/Basic.h>
+#include <string.h>
+
+#define FOUND(mount, own, expected)                                                                                    \
+	do {                                                                                                           \
+		char path[256] = "";                                                                                   \
+		CU_ASSERT_TRUE(zkl__cgroup_directory((mount), (own), path, sizeof(path)));                             \
+		CU_ASSERT_STRING_EQUAL(path, (expected));                                                              \
+	} while (0)
+
+#define NOT_FOUND(mount, own)                                                                                          \
+	do {                                                                                                           \
+		char path[256];                                                                                        \
+		CU_ASSERT_FALSE(zkl__cgroup_directory((mount), (own), path, sizeof(path)));                            \
+	} while (0)
+
+static void directory_is_below_the_mount(void)
+{
+	const char *whole = "35 24 0:30 / /sys/fs/cgroup rw,nosuid shared:9 master:1 - cgroup2 cgroup2 rw,nsdelegate";
+
+	FOUND(whole, "/", "/sys/fs/cgroup");
+	FOUND(whole, "/a.slice/b", "/sys/fs/cgroup/a.slice/b");
+	FOUND("41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 none rw", "/a", "/sys/fs/cgroup/unified/a");
+}
+
+static void part_of_the_hierarchy_is_mounted_alone(void)
+{
+	const char *part = "35 24 0:30 /docker/1 /cg rw - cgroup2 cgroup2 rw";
+
+	FOUND(part, "/docker/1", "/cg");
+	FOUND(part, "/docker/1/a", "/cg/a");
+	NOT_FOUND(part, "/docker");
+	NOT_FOUND(part, "/docker/12");
+	NOT_FOUND(part, "/");
+}
+
+static void blanks_in_names_are_escaped(void)
+{
+	FOUND("35 24 0:30 /a\\040b /c\\134\\011d rw - cgroup2 cgroup2 rw", "/a b/e", "/c\\\td/e");
+}
+
+static void other_file_systems_and_places_outside_do_not_count(void)
+{
+	NOT_FOUND("39 31 0:36 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids", "/");
+	NOT_FOUND("39 31 0:36 / /cgroup2 rw - tmpfs - cgroup2 rw", "/");
+	NOT_FOUND("35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw", "/../other");
+	NOT_FOUND("", "/");
+	NOT_FOUND("35 24", "/");
+	NOT_FOUND(" - cgroup2 x", "/");
+}
+
+static void path_that_is_too_long_is_none(void)
+{
+	const char *mount = "35 24 0:30 / /sys rw - cgroup2 cgroup2 rw";
+	char        path[8];
+
+	CU_ASSERT_TRUE(zkl__cgroup_directory(mount, "/ab", path, sizeof(path)));
+	CU_ASSERT_FALSE(zkl__cgroup_directory(mount, "/abc", path, sizeof(path)));
+}
+
+#define TEST(name)                                                                                                     \
+	{                                                                                                              \
+#name, name                                                                                            \
+	}
+
+int main(void)
+{
+	CU_TestInfo tests[] = {
+		TEST(directory_is_below_the_mount),  TEST(part_of_the_hierarchy_is_mounted_alone),
+		TEST(blanks_in_names_are_escaped),   TEST(other_file_systems_and_places_outside_do_not_count),
+		TEST(path_that_is_too_long_is_none), CU_TEST_INFO_NULL};
+	CU_SuiteInfo suites[] = {{"cgroup", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
+
+	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
+		return 1;
+	CU_basic_run_tests();
+	const unsigned failures = CU_get_number_of_failures();
+	CU_cleanup_registry();
+	return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Signals to a tree, and to nobody else: also where a process ends, and its number is given to another one, between the look and
+ * the signal. That takes the right to choose the number of a new process: so all of it happens in a PID namespace. */
+#include "../../zklock/alarm.h"
+#include "../../zklock/pidns.h"
+
+#include <CUnit/Basic.h>
+#include <errno.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TICK_NS (1000 * ZKL__NS_PER_MS / sysconf(_SC_CLK_TCK))
+
+static pid_t victim;   /* who is to be replaced when it is opened; 0: nobody */
+static pid_t stranger; /* by whom; 0: not yet */
+
+/* ---- a process that takes the number of another one ---- */
+
+static _Noreturn void sleep_for_ever(void)
+{
+	for (;;)
+		pause();
+}
+
+/* The number is free a moment after its process is gone. */
+static pid_t sleep_with_number(pid_t number)
+{
+	pid_t             ids[] = {number}, pid;
+	struct clone_args args = {.exit_signal = SIGCHLD, .set_tid = (uintptr_t)ids, .set_tid_size = 1};
+
+	do
+		pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+	while (pid < 0 && errno == EEXIST);
+	if (pid == 0)
+		sleep_for_ever();
+	return pid;
+}
+
+/* Its parent does not wait for it: it is gone at once. */
+static void replace_victim(void)
+{
+	struct zkl__process process;
+
+	kill(victim, SIGKILL);
+	while (zkl__process_read(victim, &process))
+		continue;
+	stranger = sleep_with_number(victim);
+	CU_ASSERT_EQUAL(stranger, victim);
+	victim = 0;
+}
+
+long __real_syscall(long number, ...); /* NOLINT: the linker's name */
+long __wrap_syscall(long number, ...);
+
+long __wrap_syscall(long number, ...) /* NOLINT: the linker's name */
+{
+	va_list list;
+	long    a, b, c, d;
+
+	va_start(list, number);
+	a = va_arg(list, long);
+	b = va_arg(list, long);
+	c = va_arg(list, long);
+	d = va_arg(list, long);
+	va_end(list);
+	if (number == SYS_pidfd_open && victim > 0 && (pid_t)a == victim)
+		replace_victim();
+	return __real_syscall(number, a, b, c, d);
+}
+
+/* ---- a tree of two ---- */
+
+struct pair {
+	pid_t parent, child;
+};
+
+static struct pair start_pair(void)
+{
+	struct pair pair = {0};
+	int         ends[2];
+
+	CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+	pair.parent = fork();
+	if (pair.parent == 0) {
+		signal(SIGCHLD, SIG_IGN);
+		pair.child = fork();
+		if (pair.child == 0 || write(ends[1], &pair.child, sizeof(pair.child)) > 0)
+			sleep_for_ever();
+		_exit(1);
+	}
+	CU_ASSERT_EQUAL_FATAL(read(ends[0], &pair.child, sizeof(pair.child)), (ssize_t)sizeof(pair.child));
+	close(ends[0]);
+	close(ends[1]);
+	return pair;
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void descendant_is_signalled_and_the_root_is_not(void)
+{
+	const struct pair               pair = start_pair();
+	const struct zkl__proctree_root root = {.pid = pair.parent};
+	struct zkl__process             process;
+
+	CU_ASSERT_EQUAL(zkl__proctree_sweep(&root, 0), 1);
+	zkl__proctree_kill(&root);
+	while (zkl__process_read(pair.child, &process))
+		continue;
+	CU_ASSERT_EQUAL(waitpid(pair.parent, NULL, WNOHANG), 0);
+	end(pair.parent);
+}
+
+static void number_that_is_given_to_another_one_is_not_signalled(void)
+{
+	const struct pair               pair = start_pair();
+	const struct zkl__proctree_root root = {.pid = pair.parent};
+	struct zkl__process             process;
+
+	/* Processes of one tick cannot be told apart. */
+	CU_ASSERT_TRUE_FATAL(zkl__process_read(pair.child, &process));
+	while (zkl__alarm_now() < ((int64_t)process.start + 2) * TICK_NS)
+		continue;
+	victim = pair.child;
+	stranger = 0;
+	zkl__proctree_sweep(&root, SIGKILL);
+	CU_ASSERT_EQUAL(stranger, pair.child);
+	CU_ASSERT_EQUAL(waitpid(stranger, NULL, WNOHANG), 0);
+	end(stranger);
+	end(pair.parent);
+}
+
+static void nobody_descends_from_who_is_not_there(void)
+{
+	const struct zkl__proctree_root root = {.pid = -1};
+
+	CU_ASSERT_EQUAL(zkl__proctree_sweep(&root, SIGKILL), 0);
+}
+
+#define TEST(name)                                                                                                     \
+	{                                                                                                              \
+#name, name                                                                                            \
+	}
+
+static int run_tests(void)
+{
+	CU_TestInfo  tests[] = {TEST(descendant_is_signalled_and_the_root_is_not),
+	                        TEST(number_that_is_given_to_another_one_is_not_signalled),
+	                        TEST(nobody_descends_from_who_is_not_there), CU_TEST_INFO_NULL};
+	CU_SuiteInfo suites[] = {{"proctree", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
+
+	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
+		return 1;
+	CU_basic_run_tests();
+	const unsigned failures = CU_get_number_of_failures();
+	CU_cleanup_registry();
+	fflush(stdout);
+	return failures == 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+	const struct zkl__child_options options = {.argc = argc, .argv = argv, .path = argv[0]};
+	struct zkl__cgroup              none = {.parent = -1};
+	struct zkl__pidns               pidns;
+	sigset_t                        child;
+	int                             status = 0;
+
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &child, NULL);
+	const pid_t pid = zkl__pidns_fork(&options, &none, &pidns);
+	if (pid == 0)
+		_exit(run_tests());
+	if (pid < 0) {
+		printf("no PID namespace: %s: %s\n", pidns.step, strerror(errno));
+		return 77;
+	}
+	waitpid(pid, &status, 0);
+	kill(pidns.init, SIGKILL);
+	waitpid(pidns.init, NULL, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
