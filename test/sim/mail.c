@@ -12,11 +12,11 @@ const char *const mail_paths[TREE_DIRECTORIES] = {"/locks/a", "/elections/b"};
 /* A contender's node; NOBODY: nobody knows of it. */
 static int16_t find_path(const char *path)
 {
-	for (int16_t i = 0; i < TREE_DIRECTORIES; i++) {
+	for (int i = 0; i < TREE_DIRECTORIES; i++) {
 		size_t length = strlen(mail_paths[i]);
 
 		if (strncmp(path, mail_paths[i], length) == 0 && path[length] == '/')
-			return tree_find(i, path + length + 1);
+			return tree_find((int16_t)i, path + length + 1);
 	}
 	return NOBODY;
 }
