@@ -298,8 +298,9 @@ static void on_lock_event(const zkl_event *event, void *user)
 	case ZKL_EV_GRANTED:
 		on_granted(front, event);
 		break;
-	case ZKL_EV_LOST:
-		lose(front);
+	case ZKL_EV_LOST: /* also of a grant that came too late, and was given back */
+		if (front->granted)
+			lose(front);
 		break;
 	case ZKL_EV_ENDED:
 		on_ended(front, event);

@@ -343,8 +343,10 @@ static void read_orders(struct warden *warden)
 		return;
 	close(warden->front);
 	warden->front = -1;
-	if (warden->has_tree)
-		zkl__message_say("the process that holds the lock died: ending the command");
+	if (!warden->has_tree)
+		return;
+	end_tree(warden); /* first: what is said may block */
+	zkl__message_say("the process that holds the lock died: ending the command");
 }
 
 /* ---- the loop ---- */

@@ -302,8 +302,10 @@ static void leave(struct wrapper *w)
 	    exit->status != ZKL__STATUS_NOT_FOUND && exit->status != ZKL__STATUS_NOT_EXECUTED)
 		report_failure(WRAPPER, "owner %u: the lock was lost under the command, the status is %d", owner,
 		               exit->status);
+	/* A loss that is seen only when the end is told comes first, too. */
 	if (!w->leader && w->overdue && !w->lost_before_end && exit->status != ZKL__STATUS_OVERDUE &&
-	    exit->status != ZKL__STATUS_NOT_FOUND && exit->status != ZKL__STATUS_NOT_EXECUTED)
+	    !(w->told_lost && exit->status == ZKL__STATUS_LOST) && exit->status != ZKL__STATUS_NOT_FOUND &&
+	    exit->status != ZKL__STATUS_NOT_EXECUTED)
 		report_failure(WRAPPER, "owner %u: the command was overdue, the status is %d", owner, exit->status);
 	w->running = false;
 	w->life++;
