@@ -57,12 +57,15 @@ def _misordered(holds, acting):
 
 def _lost_updates(acts):
     """Of the number in the file, by acts in time and by late ones. An act that was killed wrote perhaps and said nothing: the
-    number may be greater than the acts say, never smaller."""
+    number may be greater than the acts say, never smaller. A late act that says that it has ended between two others may have
+    written behind the second one's write, which is then lost by it, as the number tells that the next one finds."""
     lost = late_lost = 0
     before = None
+    late = [act for act in acts if act.late]
     for act in acts:
         if before is not None and act.value - 1 < before.value:
-            if act.late or before.late:
+            found = any(each.value == act.value - 1 and each.began < act.ended and each.ended > before.began for each in late)
+            if act.late or before.late or found:
                 late_lost += before.value - act.value + 1
             else:
                 lost += before.value - act.value + 1

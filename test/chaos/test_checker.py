@@ -179,6 +179,23 @@ class Checker(unittest.TestCase):
         verdict, found = self.assert_broken("no update of the unguarded file lost; 2 were")
         self.assertEqual((verdict.lost_updates, found.late_lost_updates), (2, 0))
 
+    def test_update_that_a_late_act_overwrites_while_another_ends_is_reported_apart(self):
+        for wrote in (4, 3):
+            with self.subTest(wrote=wrote):
+                self.setUp()
+                self.story.fault(0, 2000, "lock.lib1")
+                self.story.begin("lock.lib1", 100, 7)
+                self.story.act("lock.lib1", 100, 1495, 7, left=100, number=4, guarded=-1)
+                self.story.end("lock.lib1", 1496, 7, "lost")
+                self.story.begin("lock.lib2", 1000, 8)
+                self.story.act("lock.lib2", 1490, 1500, 8, number=50)
+                self.story.act("lock.lib2", 1510, 1520, 8, number=wrote + 1)
+                self.story.end("lock.lib2", 1520, 8)
+                if wrote == 4:
+                    self.assertEqual(self.assert_broken()[1].late_lost_updates, 46)
+                else:
+                    self.assert_broken("no update of the unguarded file lost; 47 were")
+
     def test_update_of_a_killed_process_is_not_missed(self):
         self.story.hold("lock.lib1", 100, 400, 7)
         self.story.number += 1
