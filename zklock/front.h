@@ -9,9 +9,9 @@
  *
  * One loop and one thread, beside those of the library.
  *
- * The lease is looked at before every event, and now and then: what the lock (or the leadership) answers becomes the
- * deadline that front and warden share. The lock's stop_ms is the grace: so the lock says no, and TERM goes out, one grace before the lease
- * ends, and KILL at its end. */
+ * The lease is looked at before every event, and now and then: what the lock (or the leadership, claim.h) answers
+ * becomes the deadline that front and warden share. Its stop_ms is the grace: so it says no, and TERM goes out, one
+ * grace before the lease ends, and KILL at its end. */
 
 #include "child.h"
 #include "claim.h"
@@ -44,8 +44,8 @@ struct zkl__front {
 	bool                   told_stuck;
 	bool                   gave_terminal; /* to the command, and have not taken it back */
 	int                    alarm;
-	int64_t                since_ns; /* we want it */
 	int64_t                granted_ns, grace_end_ns, kill_begin_ns, kill_pause_ns, pause_end_ns;
+	int64_t                since_ns;          /* we want what the command runs under */
 	int64_t                queued_ns;         /* when we had a place in the queue; 0: never */
 	int64_t                show_ns;           /* what is shown has to be looked at again */
 	int64_t                look_ns;           /* at the lease, at the latest */
