@@ -172,18 +172,31 @@ static bool asks_for_an_end(int sig)
 	return sig == SIGHUP || sig == SIGINT || sig == SIGQUIT || sig == SIGTERM;
 }
 
-/* No command yet: a signal does to us what it would have done to the command. */
-static void signal_before_command(struct zkl__supervisor *s, int sig, struct zkl__supervisor_actions *ret)
+/* What has one meaning in every state without a command: a signal does to us what it would have done to the command. True:
+ * the event was that. */
+static bool step_without_command(struct zkl__supervisor *s, const struct zkl__supervisor_event *event,
+                                 struct zkl__supervisor_actions *ret)
 {
-	if (sig == SIGTSTP)
-		add(ret, ZKL__DO_STOP_SELF, 0);
-	else if (sig != SIGCONT)
-		leave(s, ret, 0, sig);
+	switch (event->type) {
+	case ZKL__ON_WARDEN_DIED:
+		leave(s, ret, ZKL__STATUS_FAILED, 0);
+		return true;
+	case ZKL__ON_SIGNALLED:
+		if (event->value == SIGTSTP)
+			add(ret, ZKL__DO_STOP_SELF, 0);
+		else if (event->value != SIGCONT)
+			leave(s, ret, 0, event->value);
+		return true;
+	default:
+		return false;
+	}
 }
 
 static void step_waiting(struct zkl__supervisor *s, const struct zkl__supervisor_event *event,
                          struct zkl__supervisor_actions *ret)
 {
+	if (step_without_command(s, event, ret))
+		return;
 	switch (event->type) {
 	case ZKL__ON_GRANTED:
 		memset(&s->term, 0, sizeof(s->term));
@@ -200,12 +213,6 @@ static void step_waiting(struct zkl__supervisor *s, const struct zkl__supervisor
 		else
 			leave(s, ret, zkl__supervisor_status_of(s, event->value), 0);
 		break;
-	case ZKL__ON_WARDEN_DIED:
-		leave(s, ret, ZKL__STATUS_FAILED, 0);
-		break;
-	case ZKL__ON_SIGNALLED:
-		signal_before_command(s, event->value, ret);
-		break;
 	case ZKL__ON_CONNECT_TIMEOUT:
 		leave(s, ret, ZKL__STATUS_UNREACHED, 0);
 		break;
@@ -218,18 +225,14 @@ static void step_waiting(struct zkl__supervisor *s, const struct zkl__supervisor
 static void step_releasing(struct zkl__supervisor *s, const struct zkl__supervisor_event *event,
                            struct zkl__supervisor_actions *ret)
 {
+	if (step_without_command(s, event, ret))
+		return;
 	switch (event->type) {
 	case ZKL__ON_ENDED:
 		if (event->value == 0 || event->value == ZKL_ELOST)
 			again(s, ret);
 		else
 			leave(s, ret, zkl__supervisor_status_of(s, event->value), 0);
-		break;
-	case ZKL__ON_WARDEN_DIED:
-		leave(s, ret, ZKL__STATUS_FAILED, 0);
-		break;
-	case ZKL__ON_SIGNALLED:
-		signal_before_command(s, event->value, ret);
 		break;
 	default:
 		break;
@@ -239,19 +242,10 @@ static void step_releasing(struct zkl__supervisor *s, const struct zkl__supervis
 static void step_pausing(struct zkl__supervisor *s, const struct zkl__supervisor_event *event,
                          struct zkl__supervisor_actions *ret)
 {
-	switch (event->type) {
-	case ZKL__ON_PAUSE_OVER:
+	if (step_without_command(s, event, ret))
+		return;
+	if (event->type == ZKL__ON_PAUSE_OVER)
 		campaign(s, ret);
-		break;
-	case ZKL__ON_WARDEN_DIED:
-		leave(s, ret, ZKL__STATUS_FAILED, 0);
-		break;
-	case ZKL__ON_SIGNALLED:
-		signal_before_command(s, event->value, ret);
-		break;
-	default:
-		break;
-	}
 }
 
 static void end_tree(struct zkl__supervisor *s, struct zkl__supervisor_actions *ret)
