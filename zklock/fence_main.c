@@ -3,9 +3,10 @@
 /* zklock-fence: runs a command as one access to a fence, on the resource's host.
  *
  * The lock of the fence's file is held by two processes: this one, and the warden (warden.h) that it forks with the lock taken.
- * So it outlives either (and, with a cgroup, both: the keeper has it, too). Where this one is killed, the warden ends the command and what that has started, and only then lets
- * go; where the warden is killed, this one does. The command has no descriptor of it: a program that closes what it does not
- * know (sudo, daemons) would let the next one in while it runs, and one that stays in the background would never do so. */
+ * So it outlives either (and, with a cgroup, both: the keeper has it, too). Where this one is killed, the warden ends the
+ * command and what that has started, and only then lets go; where the warden is killed, this one does. The command has no
+ * descriptor of it: a program that closes what it does not know (sudo, daemons) would let the next one in while it runs, and
+ * one that stays in the background would never do so. */
 
 #include "alarm.h"
 #include "child.h"
