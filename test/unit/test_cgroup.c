@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the directory of our own cgroup is, by what /proc says. */
 #include "../../zklock/cgroup.h"
+#include "check.h"
 
-#include <CUnit/Basic.h>
 #include <string.h>
 
 #define FOUND(mount, own, expected)                                                                                    \
@@ -62,23 +62,13 @@ static void path_that_is_too_long_is_none(void)
 	CU_ASSERT_FALSE(zkl__cgroup_directory(mount, "/abc", path, sizeof(path)));
 }
 
-#define TEST(name)                                                                                                     \
-	{                                                                                                              \
-#name, name                                                                                            \
-	}
-
-int main(void)
+int main(int argc, char **argv)
 {
-	CU_TestInfo tests[] = {
+	static const struct check_test tests[] = {
 		TEST(directory_is_below_the_mount),  TEST(part_of_the_hierarchy_is_mounted_alone),
 		TEST(blanks_in_names_are_escaped),   TEST(other_file_systems_and_places_outside_do_not_count),
-		TEST(path_that_is_too_long_is_none), CU_TEST_INFO_NULL};
-	CU_SuiteInfo suites[] = {{"cgroup", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
+		TEST(path_that_is_too_long_is_none), {0},
+	};
 
-	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-		return 1;
-	CU_basic_run_tests();
-	const unsigned failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failures == 0 ? 0 : 1;
+	return check_main("cgroup", tests, argc, argv);
 }

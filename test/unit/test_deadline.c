@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The deadline that front and warden share: it moves until it has passed, and then never again. */
 #include "../../zklock/deadline.h"
-
-#include <CUnit/Basic.h>
+#include "check.h"
 
 static void deadline_moves_while_it_has_not_passed(void)
 {
@@ -53,23 +52,15 @@ static void deadline_can_be_ended_early(void)
 	CU_ASSERT_EQUAL(zkl__deadline_ns(&d), 150);
 }
 
-#define TEST(name)                                                                                                     \
-	{                                                                                                              \
-#name, name                                                                                            \
-	}
-
-int main(void)
+int main(int argc, char **argv)
 {
-	CU_TestInfo  tests[] = {TEST(deadline_moves_while_it_has_not_passed),
-	                        TEST(deadline_that_has_passed_stays_passed),
-	                        TEST(deadline_is_not_moved_by_who_comes_too_late), TEST(deadline_can_be_ended_early),
-	                        CU_TEST_INFO_NULL};
-	CU_SuiteInfo suites[] = {{"deadline", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
+	static const struct check_test tests[] = {
+		TEST(deadline_moves_while_it_has_not_passed),
+		TEST(deadline_that_has_passed_stays_passed),
+		TEST(deadline_is_not_moved_by_who_comes_too_late),
+		TEST(deadline_can_be_ended_early),
+		{0},
+	};
 
-	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-		return 1;
-	CU_basic_run_tests();
-	const unsigned failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failures == 0 ? 0 : 1;
+	return check_main("deadline", tests, argc, argv);
 }

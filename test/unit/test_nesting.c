@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Locks by name, and under which of them a process runs. */
 #include "../../zklock/nesting.h"
+#include "check.h"
 
-#include <CUnit/Basic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -62,22 +62,15 @@ static void descendant_of_the_holder_is_nested(void)
 	unsetenv("ZKLOCK_HELD");
 }
 
-#define TEST(name)                                                                                                     \
-	{                                                                                                              \
-#name, name                                                                                            \
-	}
-
-int main(void)
+int main(int argc, char **argv)
 {
-	CU_TestInfo tests[] = {
-		TEST(names_of_locks_are_canonical), TEST(same_lock_has_the_same_path_and_a_server_in_common),
-		TEST(only_entries_of_ancestors_count), TEST(descendant_of_the_holder_is_nested), CU_TEST_INFO_NULL};
-	CU_SuiteInfo suites[] = {{"nesting", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
+	static const struct check_test tests[] = {
+		TEST(names_of_locks_are_canonical),
+		TEST(same_lock_has_the_same_path_and_a_server_in_common),
+		TEST(only_entries_of_ancestors_count),
+		TEST(descendant_of_the_holder_is_nested),
+		{0},
+	};
 
-	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-		return 1;
-	CU_basic_run_tests();
-	const unsigned failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failures == 0 ? 0 : 1;
+	return check_main("nesting", tests, argc, argv);
 }

@@ -3,8 +3,8 @@
  * the signal. That takes the right to choose the number of a new process: so all of it happens in a PID namespace. */
 #include "../../zklock/alarm.h"
 #include "../../zklock/pidns.h"
+#include "check.h"
 
-#include <CUnit/Basic.h>
 #include <errno.h>
 #include <linux/sched.h>
 #include <signal.h>
@@ -146,25 +146,18 @@ static void nobody_descends_from_who_is_not_there(void)
 	CU_ASSERT_EQUAL(zkl__proctree_sweep(&root, SIGKILL), 0);
 }
 
-#define TEST(name)                                                                                                     \
-	{                                                                                                              \
-#name, name                                                                                            \
-	}
-
-static int run_tests(void)
+static int run_tests(int argc, char **argv)
 {
-	CU_TestInfo  tests[] = {TEST(descendant_is_signalled_and_the_root_is_not),
-	                        TEST(number_that_is_given_to_another_one_is_not_signalled),
-	                        TEST(nobody_descends_from_who_is_not_there), CU_TEST_INFO_NULL};
-	CU_SuiteInfo suites[] = {{"proctree", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
+	static const struct check_test tests[] = {
+		TEST(descendant_is_signalled_and_the_root_is_not),
+		TEST(number_that_is_given_to_another_one_is_not_signalled),
+		TEST(nobody_descends_from_who_is_not_there),
+		{0},
+	};
+	const int failed = check_main("proctree", tests, argc, argv);
 
-	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-		return 1;
-	CU_basic_run_tests();
-	const unsigned failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
 	fflush(stdout);
-	return failures == 0 ? 0 : 1;
+	return failed;
 }
 
 int main(int argc, char **argv)
@@ -180,7 +173,7 @@ int main(int argc, char **argv)
 	sigprocmask(SIG_BLOCK, &child, NULL);
 	const pid_t pid = zkl__pidns_fork(&options, &none, &pidns);
 	if (pid == 0)
-		_exit(run_tests());
+		_exit(run_tests(argc, argv));
 	if (pid < 0) {
 		printf("no PID namespace: %s: %s\n", pidns.step, strerror(errno));
 		return 77;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of zklock-run say. */
 #include "../../zklock/run_config.h"
+#include "check.h"
 
-#include <CUnit/Basic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,22 +97,15 @@ static void malformed_credentials_are_refused_by_line_and_not_shown(void)
 	REFUSES("a-scheme-with-a-name-of-more-than-thirty-one:secret", "line 1");
 }
 
-#define TEST(name)                                                                                                     \
-	{                                                                                                              \
-#name, name                                                                                            \
-	}
-
-int main(void)
+int main(int argc, char **argv)
 {
-	CU_TestInfo  tests[] = {TEST(configuration_names_servers_and_credentials),
-	                        TEST(malformed_configuration_is_refused_by_line), TEST(credentials_are_lines),
-	                        TEST(malformed_credentials_are_refused_by_line_and_not_shown), CU_TEST_INFO_NULL};
-	CU_SuiteInfo suites[] = {{"run_config", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
+	static const struct check_test tests[] = {
+		TEST(configuration_names_servers_and_credentials),
+		TEST(malformed_configuration_is_refused_by_line),
+		TEST(credentials_are_lines),
+		TEST(malformed_credentials_are_refused_by_line_and_not_shown),
+		{0},
+	};
 
-	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-		return 1;
-	CU_basic_run_tests();
-	const unsigned failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failures == 0 ? 0 : 1;
+	return check_main("run_config", tests, argc, argv);
 }

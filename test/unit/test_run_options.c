@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What zklock-run was asked for: durations, the command line. */
 #include "../../zklock/run_options.h"
+#include "check.h"
 
-#include <CUnit/Basic.h>
 #include <stdio.h>
 #include <string.h>
 #include <zklock/zklock.h>
@@ -222,30 +222,21 @@ static void help_and_version_need_nothing_else(void)
 	CU_ASSERT_EQUAL(o.what, ZKL__RUN_VERSION);
 }
 
-#define TEST(name)                                                                                                     \
-	{                                                                                                              \
-#name, name                                                                                            \
-	}
-
-int main(void)
+int main(int argc, char **argv)
 {
-	CU_TestInfo  tests[] = {TEST(durations_are_seconds_or_carry_a_unit),
-	                        TEST(durations_are_rounded_up),
-	                        TEST(what_is_no_duration_is_refused),
-	                        TEST(durations_that_overflow_are_refused),
-	                        TEST(defaults_are_those_of_the_manual),
-	                        TEST(options_are_read_in_both_forms),
-	                        TEST(options_end_at_the_path),
-	                        TEST(wrong_command_lines_are_refused_with_a_reason),
-	                        TEST(help_and_version_need_nothing_else),
-	                        TEST(what_does_not_fit_the_session_timeout_is_refused),
-	                        CU_TEST_INFO_NULL};
-	CU_SuiteInfo suites[] = {{"run_options", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
+	static const struct check_test tests[] = {
+		TEST(durations_are_seconds_or_carry_a_unit),
+		TEST(durations_are_rounded_up),
+		TEST(what_is_no_duration_is_refused),
+		TEST(durations_that_overflow_are_refused),
+		TEST(defaults_are_those_of_the_manual),
+		TEST(options_are_read_in_both_forms),
+		TEST(options_end_at_the_path),
+		TEST(wrong_command_lines_are_refused_with_a_reason),
+		TEST(help_and_version_need_nothing_else),
+		TEST(what_does_not_fit_the_session_timeout_is_refused),
+		{0},
+	};
 
-	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-		return 1;
-	CU_basic_run_tests();
-	const unsigned failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failures == 0 ? 0 : 1;
+	return check_main("run_options", tests, argc, argv);
 }

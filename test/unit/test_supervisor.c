@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The policy of zklock-run: every cell of its table, and the races as transcripts. */
 #include "../../zklock/supervisor.h"
+#include "check.h"
 
-#include <CUnit/Basic.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -721,74 +721,65 @@ static void leader_without_a_warden_leaves(void)
 	STEP(GONE, 0, "EXIT 0 -> OVER");
 }
 
-#define TEST(name)                                                                                                     \
-	{                                                                                                              \
-#name, name                                                                                            \
-	}
-
-int main(void)
+int main(int argc, char **argv)
 {
-	CU_TestInfo  tests[] = {TEST(every_cell_of_the_table_is_as_written),
-	                        TEST(every_event_is_in_the_table),
-	                        TEST(command_gives_its_status),
-	                        TEST(command_that_died_by_a_signal_takes_the_wrapper_along),
-	                        TEST(busy_lock_gives_the_status_that_was_asked_for),
-	                        TEST(loss_wins_over_a_status_of_0),
-	                        TEST(loss_while_leftovers_live_wins_over_the_status),
-	                        TEST(loss_while_killing_wins_over_the_status),
-	                        TEST(nothing_is_released_before_the_tree_is_gone),
-	                        TEST(leftovers_do_not_change_the_status),
-	                        TEST(grant_behind_a_signal_starts_nothing),
-	                        TEST(signal_right_behind_the_grant_goes_to_the_command),
-	                        TEST(signal_right_behind_the_grant_of_a_missing_command),
-	                        TEST(loss_between_grant_and_start),
-	                        TEST(grant_that_comes_too_late_is_put_away_and_tried_again),
-	                        TEST(stopped_command_goes_on_when_we_are_continued),
-	                        TEST(stopped_command_is_ended_by_what_ends_others),
-	                        TEST(stopped_command_does_not_go_on_without_the_lock),
-	                        TEST(dead_warden_is_a_failure_of_the_wrapper),
-	                        TEST(dead_warden_does_not_hide_a_loss),
-	                        TEST(dead_warden_does_not_change_a_status_that_is_known),
-	                        TEST(min_hold_holds_on),
-	                        TEST(min_hold_holds_on_after_leftovers),
-	                        TEST(min_hold_ends_when_told_to_stop),
-	                        TEST(min_hold_is_not_begun_when_told_to_stop_before),
-	                        TEST(min_hold_is_not_begun_when_told_to_stop_while_killing),
-	                        TEST(min_hold_does_not_hold_for_a_command_that_is_missing),
-	                        TEST(loss_in_the_rest_of_min_hold_is_not_the_commands),
-	                        TEST(max_hold_gives_a_status_of_its_own),
-	                        TEST(max_hold_kills_what_does_not_end),
-	                        TEST(loss_counts_more_than_max_hold),
-	                        TEST(max_hold_does_not_count_for_a_command_that_has_ended),
-	                        TEST(what_is_left_behind_is_waited_for),
-	                        TEST(what_is_left_behind_is_waited_for_before_min_hold),
-	                        TEST(signal_ends_what_is_left_behind_and_min_hold),
-	                        TEST(signal_before_the_end_of_the_command_ends_what_is_left_behind),
-	                        TEST(loss_ends_what_is_left_behind),
-	                        TEST(max_hold_ends_what_is_left_behind),
-	                        TEST(leader_whose_command_ends_resigns_and_campaigns_after_a_pause),
-	                        TEST(pauses_double_while_the_command_fails),
-	                        TEST(pauses_begin_anew_after_a_success),
-	                        TEST(pauses_begin_anew_after_a_long_run),
-	                        TEST(deposed_leader_campaigns_once_its_tree_is_gone),
-	                        TEST(deposed_leader_whose_attempt_is_over_already),
-	                        TEST(leader_that_is_deposed_before_its_command_started),
-	                        TEST(deposition_says_nothing_of_the_command),
-	                        TEST(max_hold_ends_a_term_and_not_the_wrapper),
-	                        TEST(leader_that_is_told_to_stop_leaves_as_its_command),
-	                        TEST(deposed_leader_that_is_told_to_stop_leaves_as_its_command),
-	                        TEST(leader_that_is_told_to_stop_and_whose_command_never_started),
-	                        TEST(leader_stops_between_terms_by_the_signal),
-	                        TEST(leader_leaves_where_the_command_cannot_be_had),
-	                        TEST(leader_that_cannot_resign_leaves),
-	                        TEST(leader_without_a_warden_leaves),
-	                        CU_TEST_INFO_NULL};
-	CU_SuiteInfo suites[] = {{"supervisor", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
+	static const struct check_test tests[] = {
+		TEST(every_cell_of_the_table_is_as_written),
+		TEST(every_event_is_in_the_table),
+		TEST(command_gives_its_status),
+		TEST(command_that_died_by_a_signal_takes_the_wrapper_along),
+		TEST(busy_lock_gives_the_status_that_was_asked_for),
+		TEST(loss_wins_over_a_status_of_0),
+		TEST(loss_while_leftovers_live_wins_over_the_status),
+		TEST(loss_while_killing_wins_over_the_status),
+		TEST(nothing_is_released_before_the_tree_is_gone),
+		TEST(leftovers_do_not_change_the_status),
+		TEST(grant_behind_a_signal_starts_nothing),
+		TEST(signal_right_behind_the_grant_goes_to_the_command),
+		TEST(signal_right_behind_the_grant_of_a_missing_command),
+		TEST(loss_between_grant_and_start),
+		TEST(grant_that_comes_too_late_is_put_away_and_tried_again),
+		TEST(stopped_command_goes_on_when_we_are_continued),
+		TEST(stopped_command_is_ended_by_what_ends_others),
+		TEST(stopped_command_does_not_go_on_without_the_lock),
+		TEST(dead_warden_is_a_failure_of_the_wrapper),
+		TEST(dead_warden_does_not_hide_a_loss),
+		TEST(dead_warden_does_not_change_a_status_that_is_known),
+		TEST(min_hold_holds_on),
+		TEST(min_hold_holds_on_after_leftovers),
+		TEST(min_hold_ends_when_told_to_stop),
+		TEST(min_hold_is_not_begun_when_told_to_stop_before),
+		TEST(min_hold_is_not_begun_when_told_to_stop_while_killing),
+		TEST(min_hold_does_not_hold_for_a_command_that_is_missing),
+		TEST(loss_in_the_rest_of_min_hold_is_not_the_commands),
+		TEST(max_hold_gives_a_status_of_its_own),
+		TEST(max_hold_kills_what_does_not_end),
+		TEST(loss_counts_more_than_max_hold),
+		TEST(max_hold_does_not_count_for_a_command_that_has_ended),
+		TEST(what_is_left_behind_is_waited_for),
+		TEST(what_is_left_behind_is_waited_for_before_min_hold),
+		TEST(signal_ends_what_is_left_behind_and_min_hold),
+		TEST(signal_before_the_end_of_the_command_ends_what_is_left_behind),
+		TEST(loss_ends_what_is_left_behind),
+		TEST(max_hold_ends_what_is_left_behind),
+		TEST(leader_whose_command_ends_resigns_and_campaigns_after_a_pause),
+		TEST(pauses_double_while_the_command_fails),
+		TEST(pauses_begin_anew_after_a_success),
+		TEST(pauses_begin_anew_after_a_long_run),
+		TEST(deposed_leader_campaigns_once_its_tree_is_gone),
+		TEST(deposed_leader_whose_attempt_is_over_already),
+		TEST(leader_that_is_deposed_before_its_command_started),
+		TEST(deposition_says_nothing_of_the_command),
+		TEST(max_hold_ends_a_term_and_not_the_wrapper),
+		TEST(leader_that_is_told_to_stop_leaves_as_its_command),
+		TEST(deposed_leader_that_is_told_to_stop_leaves_as_its_command),
+		TEST(leader_that_is_told_to_stop_and_whose_command_never_started),
+		TEST(leader_stops_between_terms_by_the_signal),
+		TEST(leader_leaves_where_the_command_cannot_be_had),
+		TEST(leader_that_cannot_resign_leaves),
+		TEST(leader_without_a_warden_leaves),
+		{0},
+	};
 
-	if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-		return 1;
-	CU_basic_run_tests();
-	const unsigned failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failures == 0 ? 0 : 1;
+	return check_main("supervisor", tests, argc, argv);
 }
