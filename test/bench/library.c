@@ -5,7 +5,6 @@
 
 #include <semaphore.h>
 #include <stdlib.h>
-#include <time.h>
 #include <zklock/election.h>
 #include <zklock/lock.h>
 
@@ -27,15 +26,7 @@ static void expect_ok(int rc, const zkl_error *error)
 
 static void open_session(const char *servers, int session_ms)
 {
-	zkl_session_options options = ZKL_SESSION_OPTIONS_INIT;
-	zkl_stats           stats = ZKL_STATS_INIT;
-	zkl_error           error;
-
-	options.servers = servers;
-	options.timeout_ms = session_ms;
-	expect_ok(zkl_session_open(&options, &session, &error), &error);
-	while (zkl_session_stats(session, &stats) == 0 && !stats.connected)
-		nanosleep(&(struct timespec){0, 1000000}, NULL);
+	session = connected_session(servers, session_ms);
 }
 
 static void close_session(void)

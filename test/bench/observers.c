@@ -32,20 +32,16 @@ static void on_event(const zkl_event *event, void *user)
 
 int main(int argc, char **argv)
 {
-	zkl_session_options options = ZKL_SESSION_OPTIONS_INIT;
-	zkl_options         observe = ZKL_OPTIONS_INIT;
-	zkl_session        *session;
-	zkl_error           error;
+	zkl_options  observe = ZKL_OPTIONS_INIT;
+	zkl_session *session;
+	zkl_error    error;
 
 	if (argc != 5)
 		die("usage: bench_observers SERVERS SESSION_MS PATH COUNT");
 	count = atoi(argv[4]);
-	options.servers = argv[1];
-	options.timeout_ms = atoi(argv[2]);
 	observe.flags = ZKL_OBSERVE;
 	observe.on_event = on_event;
-	if (zkl_session_open(&options, &session, &error) < 0)
-		die("%s", error.message);
+	session = connected_session(argv[1], atoi(argv[2]));
 	for (int i = 0; i < count; i++) {
 		zkl_election *election;
 

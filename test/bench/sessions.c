@@ -8,7 +8,6 @@
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <zklock/lock.h>
 
 /* More of them begun at once would delay heartbeats. */
@@ -25,22 +24,6 @@ static void on_event(const zkl_event *event, void *user)
 		sem_post(&may_begin);
 	else if (event->code < 0)
 		die("%s", event->error->message);
-}
-
-static zkl_session *open_session(const char *servers, int session_ms)
-{
-	zkl_session_options options = ZKL_SESSION_OPTIONS_INIT;
-	zkl_session        *session;
-	zkl_stats           stats = ZKL_STATS_INIT;
-	zkl_error           error;
-
-	options.servers = servers;
-	options.timeout_ms = session_ms;
-	if (zkl_session_open(&options, &session, &error) < 0)
-		die("%s", error.message);
-	while (zkl_session_stats(session, &stats) == 0 && !stats.connected)
-		nanosleep(&(struct timespec){0, 1000000}, NULL);
-	return session;
 }
 
 static void begin_lock(zkl_session *session, const char *prefix, int number)
@@ -66,7 +49,7 @@ int main(int argc, char **argv)
 		die("usage: bench_sessions SERVERS SESSION_MS PREFIX SESSIONS LOCKS");
 	sem_init(&may_begin, 0, AT_ONCE);
 	for (int i = 0; i < count; i++) {
-		sessions[i] = open_session(argv[1], atoi(argv[2]));
+		sessions[i] = connected_session(argv[1], atoi(argv[2]));
 		for (int j = 0; j < atoi(argv[5]); j++)
 			begin_lock(sessions[i], argv[3], locks++);
 	}

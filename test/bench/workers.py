@@ -151,8 +151,10 @@ def received(workers):
 
 def wait_quiet(workers):
     """Until nothing comes from the servers any more."""
-    before = None
+    before, end = None, time.monotonic() + PATIENCE_S
     while (now := received(workers)) != before:
+        if time.monotonic() > end:
+            raise Fail("servers still send after %d s" % PATIENCE_S)
         before = now
         time.sleep(0.05)
     return now
