@@ -243,6 +243,25 @@ class CommandTest(unittest.TestCase):
             except ProcessLookupError:
                 pass
 
+    def lose(self, contenders=None):
+        """Deletes the node of who is first, as an operator can."""
+        with zkwire.Client(SERVERS) as client:
+            names = client.children(self.lock)
+            if contenders is not None:
+                self.assertEqual(len(names), contenders)
+            name, = names[:1]
+            client.delete(self.lock + "/" + name)
+
+    @staticmethod
+    def kill_at_once(*pids):
+        """None of them sees the others die."""
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        for pid in pids:
+            wait_for(lambda pid=pid: state_of(pid) == "T", "it is stopped")
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
     def assert_nothing_lives(self):
         left = self.marked()
         self.assertEqual(left, [], "these live on: %s" % [read_proc(pid, "cmdline") for pid in left])

@@ -171,22 +171,14 @@ class Killed(FenceTest):
 
     def test_both_the_command_dies_with_them(self):
         wrapper = self.inside()
-        warden = wrapper.warden()
-        os.kill(wrapper.pid, signal.SIGSTOP)
-        os.kill(warden, signal.SIGSTOP)
-        wrapper.kill()
-        os.kill(warden, signal.SIGKILL)
+        self.kill_at_once(wrapper.pid, wrapper.warden())
         wait_for(lambda: not lives(wrapper.command), "the command is dead")
 
     @unittest.skipIf(own_cgroup() is None, "no cgroup can be made here")
     def test_both_with_a_cgroup_what_was_started_is_ended_before_anyone_comes_in(self):
         wrapper = self.inside("sh", "-c", "trap '' TERM; setsid sleep 1000 & exec sleep 1000")
         wait_for(lambda: len(self.marked()) == 2, "both run")
-        pids = (wrapper.pid, wrapper.warden())
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+        self.kill_at_once(wrapper.pid, wrapper.warden())
         wait_for(self.is_free, "nobody is in there")
         self.assert_nothing_lives()
         wait_for(lambda: not cgroups_of(wrapper.pid), "the cgroup is removed")

@@ -8,7 +8,7 @@ import signal
 import time
 import unittest
 
-from support import LONG, CommandTest, cgroups_of, lives, own_cgroup, state_of, wait_for, without_cgroup
+from support import LONG, CommandTest, cgroups_of, lives, own_cgroup, wait_for, without_cgroup
 
 # The command, one that is stopped, one far away in the tree, and some that run away by forking, each deaf to TERM.
 TREE = r"""
@@ -31,16 +31,6 @@ class KillTest(CommandTest):
         holder.left = self.seen_from_here(int(wait_for(lambda: self.text("left"), "what it starts runs")))
         return holder
 
-    @staticmethod
-    def kill_at_once(*pids):
-        """None of them sees the others die."""
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        for pid in pids:
-            wait_for(lambda pid=pid: state_of(pid) == "T", "it is stopped")
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-
     def start_tree(self, *arguments):
         holder = self.start(*arguments, self.lock, "--", "sh", "-c", TREE, env={"READY": self.file("ready")})
         wait_for(lambda: holder.poll() is not None or all(os.path.exists(self.file("ready.%d" % n)) for n in range(3)),
@@ -48,6 +38,18 @@ class KillTest(CommandTest):
         if holder.poll() is not None:
             self.fail("the holder ended: %r" % (holder.result(),))
         return holder
+
+    def kill_both_at_the_start(self, is_clean, what):
+        for number in range(60 if LONG else 12):
+            with self.subTest(round=number):
+                wrapper = self.start("-T", "1", self.lock, "--", "sh", "-c", "setsid sleep 1000 & sleep 1000")
+                wait_for(wrapper.warden, "the warden runs")
+                # The moment itself is what is varied.
+                time.sleep(number * 0.003)
+                self.kill_at_once(wrapper.pid, wrapper.warden())
+                wrapper.end()
+                wait_for(lambda: not self.marked(), "nothing is left")
+                wait_for(lambda wrapper=wrapper: is_clean(wrapper), what)
 
     def kill_at_random(self, victims, rounds):
         """In any order."""
@@ -125,16 +127,7 @@ class Cgroup(KillTest):
                             20 if LONG else 4)
 
     def test_both_at_any_moment_of_the_start(self):
-        for number in range(60 if LONG else 12):
-            with self.subTest(round=number):
-                wrapper = self.start("-T", "1", self.lock, "--", "sh", "-c", "setsid sleep 1000 & sleep 1000")
-                wait_for(wrapper.warden, "the warden runs")
-                # The moment itself is what is varied.
-                time.sleep(number * 0.003)
-                self.kill_at_once(wrapper.pid, wrapper.warden())
-                wrapper.end()
-                wait_for(lambda: not self.marked(), "nothing is left")
-                wait_for(lambda wrapper=wrapper: not cgroups_of(wrapper.pid), "no cgroup is left")
+        self.kill_both_at_the_start(lambda wrapper: not cgroups_of(wrapper.pid), "no cgroup is left")
 
 
 class Namespace(KillTest):
@@ -150,16 +143,7 @@ class Namespace(KillTest):
         self.kill_at_random(front_or_warden_or_both, 20 if LONG else 6)
 
     def test_both_at_any_moment_of_the_start(self):
-        for number in range(60 if LONG else 12):
-            with self.subTest(round=number):
-                wrapper = self.start("-T", "1", self.lock, "--", "sh", "-c", "setsid sleep 1000 & sleep 1000")
-                wait_for(wrapper.warden, "the warden runs")
-                # The moment itself is what is varied.
-                time.sleep(number * 0.003)
-                self.kill_at_once(wrapper.pid, wrapper.warden())
-                wrapper.end()
-                wait_for(lambda: not self.marked(), "nothing is left")
-                wait_for(lambda: not self.inits(), "no first process of a namespace is left")
+        self.kill_both_at_the_start(lambda _: not self.inits(), "no first process of a namespace is left")
 
     def inits(self):
         """Of this test's namespaces."""

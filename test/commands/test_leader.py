@@ -80,11 +80,6 @@ class LeaderTest(CommandTest):
         candidate.send_signal(number)
         self.assertEqual(candidate.end(), -number, self.lines(candidate.name))
 
-    def depose(self):
-        with zkwire.Client(SERVERS) as client:
-            name, = client.children(self.lock)[:1]
-            client.delete(self.lock + "/" + name)
-
 
 class Terms(LeaderTest):
     def test_command_finds_its_term_in_the_environment(self):
@@ -172,7 +167,7 @@ class Deposed(LeaderTest):
         self.begun("a")
         tree = self.marked()
         began = time.monotonic()
-        self.depose()
+        self.lose()
         wait_for(lambda: self.lines("a", "deposed from " + self.lock), "it is deposed")
         wait_for(lambda: self.nodes() or time.monotonic() - began > 20, "it campaigns again")
         took = time.monotonic() - began
@@ -215,7 +210,7 @@ class Deposed(LeaderTest):
 
     def depose_if_any(self):
         try:
-            self.depose()
+            self.lose()
         except (ValueError, zkwire.Refused):
             pass  # it had resigned
 

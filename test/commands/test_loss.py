@@ -30,11 +30,6 @@ while :; do sleep 0.05; done
 
 
 class LossTest(CommandTest):
-    def lose(self):
-        with zkwire.Client(SERVERS) as client:
-            name, = client.children(self.lock)[:1]
-            client.delete(self.lock + "/" + name)
-
     def hold_tree(self, *arguments, **options):
         holder = self.start(*arguments, self.lock, "--", "sh", "-c", TREE, env={"READY": self.file("ready")}, **options)
         wait_for(lambda: holder.poll() is not None or (

@@ -16,11 +16,6 @@ class HoldTest(CommandTest):
     def ready(self, *names):
         wait_for(lambda: all(os.path.exists(self.file(name)) for name in names), "these are there: %s" % (names,))
 
-    def lose(self):
-        with zkwire.Client(SERVERS) as client:
-            name, = client.children(self.lock)
-            client.delete(self.lock + "/" + name)
-
 
 class MaxHold(HoldTest):
     def test_ends_the_command(self):
@@ -71,7 +66,7 @@ class MaxHold(HoldTest):
         holder = self.start("-T", "8", "-k", "2", "--max-hold", "1", self.lock, "--", "sh", "-c", script,
                             self.file("run"))
         self.ready("run.told")
-        self.lose()
+        self.lose(contenders=1)
         self.assertEqual(holder.end(), 76)
 
 
@@ -126,7 +121,7 @@ class WaitAll(HoldTest):
 
     def test_loss_ends_it_all(self):
         holder = self.leave()
-        self.lose()
+        self.lose(contenders=1)
         self.assertEqual(holder.end(), 76)
         self.assert_nothing_lives()
 

@@ -135,11 +135,7 @@ class Unprivileged(AsWithout, CommandTest):
     def test_killed_both_at_once(self):
         holder = self.hold(command=("sh", "-c", "setsid sleep 1000 & exec sleep 1000"))
         wait_for(lambda: len(self.marked()) == 2, "both run")
-        pids = (holder.pid, holder.warden())
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+        self.kill_at_once(holder.pid, holder.warden())
         wait_for(lambda: not self.marked(), "nothing of the tree lives")
 
 

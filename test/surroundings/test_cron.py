@@ -10,8 +10,8 @@ from container import CommandTest, wait_for
 # Called with options and the recipient; each mail becomes a file, without its head.
 SENDMAIL = """#!/bin/sh
 for to; do :; done
-sed '1,/^$/d' > "/root/$to/new.$$"
-mv "/root/$to/new.$$" "/root/$to/mail.$$"
+sed '1,/^$/d' > "/srv/$to/new.$$"
+mv "/srv/$to/new.$$" "/srv/$to/mail.$$"
 """
 
 
@@ -26,7 +26,7 @@ class CronTest(CommandTest):
     def setUp(self):
         super().setUp()
         self.user = self.mark[:8]
-        self.run = "/root/" + self.user
+        self.run = "/srv/" + self.user
         machine.must("mkdir", self.run)
         machine.write(self.run + "/job", "#!/bin/sh\necho ran >> %s/ran\n" % self.run, 0o755)
 
