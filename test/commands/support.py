@@ -254,12 +254,13 @@ class CommandTest(unittest.TestCase):
 
     @staticmethod
     def kill_at_once(*pids):
-        """None of them sees the others die."""
+        """None of them sees the others die; parents are named first. They are killed last: a stopped process group whose
+        parent ends is continued by the kernel (POSIX, orphaned process groups), and a warden would act."""
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         for pid in pids:
             wait_for(lambda pid=pid: state_of(pid) == "T", "it is stopped")
-        for pid in pids:
+        for pid in reversed(pids):
             os.kill(pid, signal.SIGKILL)
 
     def assert_nothing_lives(self):
