@@ -676,7 +676,7 @@ void note_gap(atomic_llong *last_ns, atomic_llong *longest_ns)
 static void *write_all_the_time(void *arg)
 {
 	writer   *w = arg;
-	zkclient *c = zkclient_open(all_servers());
+	zkclient *c = zkclient_open(w->servers);
 	while (c != NULL && !atomic_load(&w->stop)) {
 		if (zkclient_set(c, w->path.text, "x", 1) == ZOK)
 			note_gap(&w->last_ns, &w->longest_ns);
@@ -686,8 +686,9 @@ static void *write_all_the_time(void *arg)
 	return NULL;
 }
 
-void writer_start(writer *w)
+void writer_start(writer *w, const char *servers_to_use)
 {
+	w->servers = servers_to_use;
 	w->path = new_path();
 	EXPECT_INT(zkclient_make_directory(observer(), w->path.text), ZOK);
 	atomic_store(&w->stop, false);

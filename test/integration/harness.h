@@ -268,12 +268,14 @@ void note_gap(atomic_llong *last_ns, atomic_llong *longest_ns);
 /* A plain client that writes all the time: an ensemble without a leader serves nobody. */
 typedef struct writer {
 	pthread_t    thread;
+	const char  *servers;
 	lock_path    path;
 	atomic_bool  stop;
 	atomic_llong last_ns, longest_ns; /* between two writes */
 } writer;
 
-void writer_start(writer *w);
+/* servers: as zkl_session_open takes them, until writer_stop(). */
+void writer_start(writer *w, const char *servers);
 /* For how long nothing could be written, at most, in ms. A lease that is lost on a machine so busy that this comes near to it shows
  * nothing. */
 int64_t writer_stop(writer *w);

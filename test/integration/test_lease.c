@@ -387,7 +387,7 @@ static void idle_holder_keeps_its_lock(void)
 		writer plain;
 		holder_open(&h, 1, server_count(), timeout_ms);
 		bool full = have_full_leases(&h, 1), kept = full;
-		writer_start(&plain);
+		writer_start(&plain, all_servers());
 		for (int64_t end_ms = now_ms() + 10 * timeout_ms; kept && now_ms() < end_ms; poll_pause())
 			kept = still_held(&h);
 		int64_t unwritable_ms = writer_stop(&plain);

@@ -71,7 +71,7 @@ static void lock_goes_on_while_links_bounce_and_servers_roll(void)
 		locks[i] = lock_new(s[i], path.text, NULL);
 		CU_ASSERT_FATAL(pthread_create(&threads[i], NULL, cycle, locks[i]) == 0);
 	}
-	writer_start(&plain);
+	writer_start(&plain, all_servers());
 	EVENTUALLY(atomic_load(&ring.grants) > CLIENTS, ENOUGH_MS);
 	atomic_store(&ring.longest_ns, 0); /* connecting is not what is tested */
 	CU_ASSERT_FATAL(pthread_create(&restarter, NULL, restart_servers, &restarts) == 0);

@@ -158,7 +158,7 @@ static bool nothing_is_lost_while(void (*disturb)(void))
 		EXPECT_INT(pthread_create(&pairs[i].thread, NULL, hand_to_and_fro, &pairs[i]), 0);
 	}
 	EVENTUALLY(atomic_load(&grants) > 20, RESTART_MS);
-	writer_start(&plain);
+	writer_start(&plain, all_servers());
 	disturb();
 	int before = atomic_load(&grants);
 	EVENTUALLY(atomic_load(&grants) > before + 20, RESTART_MS);
