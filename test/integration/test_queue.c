@@ -468,11 +468,18 @@ static void who_gave_up_creates_nothing_when_its_predecessor_goes(void)
 	recorder     events = RECORDER("gave up");
 	zkl_lock    *lock = lock_new(s, path.text, &events);
 	zkl_grant    grant;
+	int64_t      timeout_ms = 200;
 	for (int i = 1; i <= 10; i++) {
 		node predecessor = foreign_contender(path.text, CURATOR("91e27c55-66aa-4f0a-b6be-25c5a3f3a001"));
 		net_reset_counts(&n);
 		if (i % 2) {
-			EXPECT_RC(zkl_lock_acquire(lock, 200, &grant, NULL), ZKL_ETIMEDOUT);
+			EXPECT_RC(zkl_lock_acquire(lock, timeout_ms, &grant, NULL), ZKL_ETIMEDOUT);
+			for (; recorder_count(&events, ZKL_EV_WAITING) < i;
+			     timeout_ms *= 2) { /* it did not come to wait */
+				EVENTUALLY(zkclient_count(observer(), path.text) == 1, ENOUGH_MS);
+				net_reset_counts(&n);
+				EXPECT_RC(zkl_lock_acquire(lock, timeout_ms, &grant, NULL), ZKL_ETIMEDOUT);
+			}
 		} else {
 			EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
 			EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, i, ENOUGH_MS, NULL));
