@@ -292,7 +292,7 @@ static const struct zkl__source_type source_type = {
 	.has_event = has_event, .next_event = next_event, .hold = hold, .drop = drop};
 
 /* The leader's node; the directory, whose data may be watched beside its children. */
-size_t zkl__observer_watch_size(const struct zkl__hub *hub, const char *path)
+uint32_t zkl__observer_watch_size(const struct zkl__hub *hub, const char *path)
 {
 	return zkl__hub_watch_size(hub, path, false) + zkl__watched_size(hub->chroot_length + strlen(path));
 }

@@ -21,7 +21,7 @@ struct zkl__observer_options {
 };
 
 /* Bytes of paths that it may watch, see zkl__hub_check_room(). */
-size_t zkl__observer_watch_size(const struct zkl__hub *hub, const char *path);
+uint32_t zkl__observer_watch_size(const struct zkl__hub *hub, const char *path);
 /* Begins to observe. NULL: no memory. */
 struct zkl__observer *zkl__observer_new(struct zkl__hub *hub, const struct zkl__observer_options *options);
 /* 1: *ret; 0: nobody; a ZKL_E*: it cannot be observed. */

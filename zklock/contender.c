@@ -78,9 +78,16 @@ static bool have_node(const struct zkl__contender *c)
 	return c->sequence >= 0;
 }
 
+/* Of a node of ours, which is never longer. */
+static void note_name(struct zkl__contender *c, const char *name)
+{
+	snprintf(c->name, sizeof c->name, "%.*s", ZKL__OWN_NAME_MAX - 1, name);
+}
+
 static void forget_predecessor(struct zkl__contender *c)
 {
-	c->predecessor[0] = 0;
+	if (c->predecessor)
+		c->predecessor[0] = 0;
 	c->next = c->mark_watched = false;
 	c->gone = false;
 	c->predecessor_watch = 0;
@@ -278,7 +285,7 @@ static void wait_until_empty(struct zkl__contender *c, const struct zkl__queue *
 		          "has used up its sequence numbers, and contenders of other clients stay in its directory");
 		return;
 	}
-	snprintf(c->predecessor, sizeof c->predecessor, "%s", last);
+	snprintf(c->predecessor, ZKL__NAME_MAX, "%s", last);
 	c->waited = true;
 	act(out, ZKL__TELL_WAITING)->ahead = queue->contenders;
 	c->predecessor_watch = ask(c, out, ZKL__WATCH, c->predecessor);
@@ -418,7 +425,7 @@ static void evaluate(struct zkl__contender *c, const struct zkl__reply *reply, b
 	}
 	if (queue->foreign[0] && !c->waited)
 		warn(out, "foreign", "a contender of another kind is in the queue", queue->foreign);
-	snprintf(c->predecessor, sizeof c->predecessor, "%s", queue->predecessor);
+	snprintf(c->predecessor, ZKL__NAME_MAX, "%s", queue->predecessor);
 	c->next = queue->ahead == 1;
 	c->gone = false;
 	c->waited = true;
@@ -452,7 +459,7 @@ static void on_create(struct zkl__contender *c, const struct zkl__reply *reply, 
 		if (c->state == ZKL__LEAVE && c->link)
 			look_for_node(c, out);
 	} else if (reply->result == ZKL__DONE) {
-		snprintf(c->name, sizeof c->name, "%s", reply->name);
+		note_name(c, reply->name);
 		c->sequence = zkl__queue_sequence(c->name);
 		c->czxid = reply->czxid;
 		if (!have_node(c)) {
@@ -475,7 +482,7 @@ static void adopt(struct zkl__contender *c, const struct zkl__queue *queue, stru
 		join(c, out);
 		return;
 	}
-	snprintf(c->name, sizeof c->name, "%s", queue->own);
+	note_name(c, queue->own);
 	c->find = ask(c, out, ZKL__FIND, c->name);
 	c->list = ask(c, out, ZKL__LIST, NULL);
 }
@@ -507,7 +514,7 @@ static void leave_by_list(struct zkl__contender *c, const struct zkl__reply *rep
 	}
 	c->create_unknown = false;
 	if (reply->result == ZKL__DONE && reply->queue.mine) {
-		snprintf(c->name, sizeof c->name, "%s", reply->queue.own);
+		note_name(c, reply->queue.own);
 		c->sequence = reply->queue.own_sequence;
 	}
 	leave(c, out);
@@ -885,10 +892,12 @@ void zkl__contender_step(struct zkl__contender *c, const struct zkl__input *in, 
 	}
 }
 
-void zkl__contender_init(struct zkl__contender *c, unsigned flags)
+void zkl__contender_init(struct zkl__contender *c, unsigned flags, char predecessor[ZKL__NAME_MAX])
 {
 	memset(c, 0, sizeof *c);
 	c->flags = flags;
+	c->predecessor = predecessor;
+	*predecessor = 0;
 	c->sequence = -1;
 }
 

@@ -83,28 +83,29 @@ struct zkl__contender {
 	enum zkl__state state;
 	unsigned        flags;
 	/* What is known. */
-	bool             link;
 	int64_t          session_id;
 	struct zkl__uuid uuid;
 	int64_t          sequence; /* of our node; -1: none that we know of */
 	int64_t          czxid, directory_czxid;
-	char             predecessor[ZKL__NAME_MAX];
-	bool             next;         /* the predecessor is the lowest: its end is our turn */
-	bool             mark_watched; /* the watch with which its mark was seen has not fired */
-	bool             gone;         /* the predecessor went */
-	bool             watched;      /* the newest watch on our own node is in force */
-	bool             waited;       /* somebody was before us in this attempt */
-	bool             marked;
+	char            *predecessor; /* ZKL__NAME_MAX bytes; from the grant on it is not used any more */
 	uint32_t         requeued;
 	unsigned         late;         /* lists on which nobody was left but at the end of the sequence */
 	unsigned         exists_again; /* creates refused because the node was there (ZOOKEEPER-1046) */
-	char             name[ZKL__NAME_MAX];
 	/* What is under way: the id of the newest request of each kind, 0: none. An older one's reply means nothing. */
 	uint32_t last_id, create, list, find, own_watch, predecessor_watch, remove, renew;
 	bool     create_unknown; /* a create was lost and not looked for yet */
+	bool     link;
+	bool     next;         /* the predecessor is the lowest: its end is our turn */
+	bool     mark_watched; /* the watch with which its mark was seen has not fired */
+	bool     gone;         /* the predecessor went */
+	bool     watched;      /* the newest watch on our own node is in force */
+	bool     waited;       /* somebody was before us in this attempt */
+	bool     marked;
+	char     name[ZKL__OWN_NAME_MAX];
 };
 
-void zkl__contender_init(struct zkl__contender *c, unsigned flags);
+/* `predecessor` is the caller's, who may set the contender's to NULL once it was told GRANTED. */
+void zkl__contender_init(struct zkl__contender *c, unsigned flags, char predecessor[ZKL__NAME_MAX]);
 void zkl__contender_step(struct zkl__contender *c, const struct zkl__input *in, struct zkl__actions *out);
 /* Must the session be proven for it? It holds, or is next in line. */
 bool zkl__contender_wants_lease(const struct zkl__contender *c);

@@ -49,23 +49,29 @@ static void disown(struct zkl__attempt *a)
 	a->events = 0;
 }
 
+static void free_attempt(struct zkl__attempt *a)
+{
+	free(a->contender.predecessor);
+	free(a);
+}
+
 void zkl__attempt_drop(struct zkl__attempt *a)
 {
 	if (--a->references)
 		return;
 	disown(a);
 #ifndef __clang_analyzer__ /* it does not count references, and takes each of them for the last */
-	free(a);
+	free_attempt(a);
 #endif
 }
 
-static size_t own_watch_size(const struct zkl__handle *h)
+static uint32_t own_watch_size(const struct zkl__handle *h)
 {
 	return zkl__hub_watch_size(h->hub, h->path, true);
 }
 
 /* Who waits watches its own node and the one before; who holds only its own; a try never waits. */
-static size_t watch_size(const struct zkl__handle *h, bool try)
+static uint32_t watch_size(const struct zkl__handle *h, bool try)
 {
 	return own_watch_size(h) + (try ? 0 : zkl__hub_watch_size(h->hub, h->path, false));
 }
@@ -74,20 +80,24 @@ static struct zkl__attempt *new_attempt(struct zkl__handle *handle, unsigned fla
 {
 	struct zkl__hub     *hub = handle->hub;
 	size_t               length = strlen(handle->path) + 1;
-	struct zkl__attempt *a = calloc(1, sizeof *a + length);
+	struct zkl__attempt *a = calloc(1, offsetof(struct zkl__attempt, path) + length);
+	char                *predecessor = malloc(ZKL__NAME_MAX);
 
-	if (!a)
+	if (!a || !predecessor) {
+		free(predecessor);
+		free(a);
 		return NULL;
+	}
+	zkl__contender_init(&a->contender, flags, predecessor);
 	memcpy(a->path, handle->path, length);
 	a->party.type = &attempt_type;
 	a->source.type = &event_type;
 	a->kind = handle->type->kind;
 	a->party.reserved = watch_size(handle, flags & ZKL__CONTENDER_TRY);
 	if (zkl__hub_join(hub, &a->party) < 0) {
-		free(a);
+		free_attempt(a);
 		return NULL;
 	}
-	zkl__contender_init(&a->contender, flags);
 	a->contender.link = hub->link;
 	a->contender.session_id = hub->session_id;
 	a->hub = hub;
@@ -161,12 +171,12 @@ static void send(struct zkl__attempt *a, struct zkl__request *request)
 
 static void granted(struct zkl__attempt *a)
 {
-	const struct zkl__contender *c = &a->contender;
+	struct zkl__contender *c = &a->contender;
 
 	a->token = zkl__contender_token(c);
-	a->epoch = (uint64_t)c->sequence;
-	a->zxid = c->czxid;
 	a->session_id = c->session_id;
+	free(c->predecessor);
+	c->predecessor = NULL;
 	a->give_up_ns = ZKL__NEVER;
 	a->hub->counters.granted++;
 	zkl__hub_reserve(a->hub, &a->party, own_watch_size(a->handle));
@@ -532,8 +542,8 @@ void zkl__attempt_grant(const struct zkl__attempt *a, zkl_grant *ret)
 {
 	memset(ret, 0, sizeof *ret);
 	ret->token = a->token;
-	ret->epoch = a->epoch;
-	ret->zxid = a->zxid;
+	ret->epoch = a->token - (uint64_t)a->contender.directory_czxid;
+	ret->zxid = a->contender.czxid;
 	ret->session_id = a->session_id;
 	a->hub->port->absolute(a->hub->world, a->path, a->contender.name, ret->node, sizeof ret->node);
 }

@@ -52,24 +52,24 @@ struct zkl__attempt {
 	enum zkl__kind        kind;
 	struct zkl__contender contender;
 	int64_t               give_up_ns, settle_ns, since_ms, stop_ns;
-	uint64_t              token, epoch; /* of the grant; 0: none yet */
-	int64_t               zxid, session_id;
+	uint64_t              token;      /* of the grant; 0: none yet */
+	int64_t               session_id; /* of the grant */
 	/* Towards the owner. */
-	bool        accepted; /* the owner knows of the grant, so that only it can let go */
-	bool        over;     /* code says how it ended; the contender may still be leaving */
-	bool        done;     /* nothing of ours is left */
-	bool        lost;     /* the grant was lost */
-	bool        pinned;   /* the owner works: its node stays also when it is let go of */
-	bool        let_go;   /* that was done while it was pinned */
+	const char *text, *why_lost;
 	int         code, zk_code;
 	int         not_deleted; /* why its node stays as long as the session lives; 0: it went */
-	const char *text, *why_lost;
-	unsigned    events;       /* ZKL__TELL_OF_*, to be delivered */
+	unsigned    events;      /* ZKL__TELL_OF_*, to be delivered */
+	uint32_t    ahead;
+	uint32_t    number;       /* 1, 2, ... of the handle */
+	bool        accepted;     /* the owner knows of the grant, so that only it can let go */
+	bool        over;         /* code says how it ended; the contender may still be leaving */
+	bool        done;         /* nothing of ours is left */
+	bool        lost;         /* the grant was lost */
+	bool        pinned;       /* the owner works: its node stays also when it is let go of */
+	bool        let_go;       /* that was done while it was pinned */
 	bool        told_granted; /* the GRANTED event was delivered */
 	bool        suspended, told_suspended;
-	uint32_t    ahead;
 	bool        deferred; /* a try that waits for the end of the attempt before it */
-	uint32_t    number;   /* 1, 2, ... of the handle */
 	char        path[];
 };
 

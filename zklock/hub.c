@@ -81,13 +81,13 @@ static void tell_all(struct zkl__hub *hub, enum zkl__happening what)
 
 #define OWN_NAME_LENGTH 56 /* of a candidate's node; a lock's has a byte less */
 
-size_t zkl__hub_watch_size(const struct zkl__hub *hub, const char *directory, bool own)
+uint32_t zkl__hub_watch_size(const struct zkl__hub *hub, const char *directory, bool own)
 {
 	return zkl__watched_size(hub->chroot_length + strlen(directory) + 1 +
 	                         (own ? OWN_NAME_LENGTH : ZKL__NAME_MAX - 1));
 }
 
-int zkl__hub_check_room(const struct zkl__hub *hub, size_t bytes, const char *path, zkl_error *reterr)
+int zkl__hub_check_room(const struct zkl__hub *hub, uint32_t bytes, const char *path, zkl_error *reterr)
 {
 	if (zkl__watched_has_room(&hub->watched, bytes))
 		return 0;
@@ -95,9 +95,10 @@ int zkl__hub_check_room(const struct zkl__hub *hub, size_t bytes, const char *pa
 	                  "use another session for %s: this one would have too many nodes to watch", path);
 }
 
-void zkl__hub_reserve(struct zkl__hub *hub, struct zkl__party *party, size_t bytes)
+void zkl__hub_reserve(struct zkl__hub *hub, struct zkl__party *party, uint32_t bytes)
 {
-	hub->watched.bytes += bytes - party->reserved;
+	hub->watched.bytes -= party->reserved;
+	hub->watched.bytes += bytes;
 	party->reserved = bytes;
 }
 

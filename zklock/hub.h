@@ -75,8 +75,8 @@ struct zkl__party {
 	const struct zkl__party_type *type;
 	struct zkl__party            *previous, *next;
 	uint64_t                      id;
-	size_t                        reserved; /* bytes of paths that it may watch; to be set before it joins */
 	struct zkl__watch             watch;    /* its newest one on a node that is not its own, until that fires */
+	uint32_t                      reserved; /* bytes of paths that it may watch; to be set before it joins */
 };
 
 struct zkl__slot {
@@ -135,13 +135,13 @@ int64_t zkl__hub_next_ns(const struct zkl__hub *hub);
 
 /* For parties. */
 /* Bytes that a watch of a child of this directory takes at most; own: of a node of ours. */
-size_t zkl__hub_watch_size(const struct zkl__hub *hub, const char *directory, bool own);
+uint32_t zkl__hub_watch_size(const struct zkl__hub *hub, const char *directory, bool own);
 /* ZKL_ENOMEM: so many bytes more of watched paths would be too many; `path` is for the message. */
-int  zkl__hub_check_room(const struct zkl__hub *hub, size_t bytes, const char *path, zkl_error *reterr);
+int  zkl__hub_check_room(const struct zkl__hub *hub, uint32_t bytes, const char *path, zkl_error *reterr);
 int  zkl__hub_join(struct zkl__hub *hub, struct zkl__party *party); /* ZKL_ENOMEM */
 void zkl__hub_part(struct zkl__hub *hub, struct zkl__party *party);
 /* It will not watch more than this any more. */
-void    zkl__hub_reserve(struct zkl__hub *hub, struct zkl__party *party, size_t bytes);
+void    zkl__hub_reserve(struct zkl__hub *hub, struct zkl__party *party, uint32_t bytes);
 void    zkl__hub_send(struct zkl__hub *hub, struct zkl__party *party, const struct zkl__request *request);
 void    zkl__hub_beat(struct zkl__hub *hub, struct zkl__party *party);
 void    zkl__hub_want(struct zkl__hub *hub, bool before, bool now);

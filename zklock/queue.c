@@ -47,7 +47,9 @@ int64_t zkl__queue_sequence(const char *name)
 
 static bool is_ours(const char *name, const char *prefix)
 {
-	return strncmp(name, prefix, strlen(prefix)) == 0;
+	const size_t length = strlen(prefix);
+
+	return strncmp(name, prefix, length) == 0 && strlen(name) == length + DIGITS;
 }
 
 /* Named as this library and Curator (InterProcessMutex, LeaderLatch) name a contender of this kind? */

@@ -16,6 +16,8 @@
 
 /* Bytes of the longest node name that is handled, with its NUL: our own have 56, Curator's and kazoo's are alike. */
 #define ZKL__NAME_MAX 128
+/* Of one of ours: a candidate's, with a negative number. */
+#define ZKL__OWN_NAME_MAX 58
 /* A uuid in text, with its NUL. */
 #define ZKL__UUID_MAX 37
 /* From here on nobody queues, and the directory is made anew once it is empty: the server's counter sticks at 2^31-1 and hands

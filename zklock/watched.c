@@ -5,9 +5,9 @@
 
 #define LENGTH_BYTES 4 /* before each path */
 
-size_t zkl__watched_size(size_t path_length)
+uint32_t zkl__watched_size(size_t path_length)
 {
-	return path_length + LENGTH_BYTES;
+	return (uint32_t)path_length + LENGTH_BYTES;
 }
 
 /* FNV-1a. Two paths with one key are counted as one, which does no harm. */

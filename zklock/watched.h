@@ -22,8 +22,7 @@
 /* One request to watch. key 0: none. */
 struct zkl__watch {
 	uint64_t key, party;
-	uint32_t id;
-	size_t   bytes;
+	uint32_t id, bytes;
 };
 
 struct zkl__watched {
@@ -33,7 +32,7 @@ struct zkl__watched {
 };
 
 /* What a path takes in the packet. */
-size_t zkl__watched_size(size_t path_length);
+uint32_t zkl__watched_size(size_t path_length);
 /* lasting: only the deletion of the node uses it up. */
 uint64_t zkl__watched_key(const char *directory, const char *name, bool lasting);
 bool     zkl__watched_has_room(const struct zkl__watched *watched, size_t bytes);

@@ -110,7 +110,7 @@ static void check_view(const struct zkl__queue *q, const char *prefix)
 		if (q->unreadable)
 			continue;
 		MUST(zkl__queue_sequence(q->lowest) <= sequence);
-		if (strncmp(names[i], prefix, strlen(prefix)) == 0) {
+		if (strncmp(names[i], prefix, strlen(prefix)) == 0 && strlen(names[i]) == strlen(prefix) + 10) {
 			MUST(*q->own && q->own_sequence <= sequence);
 			mine++;
 		}

@@ -70,7 +70,7 @@ MUTANTS = [
      "lease->timeout_ns = timeout_ns;"),
     ("first child in the list taken for ours", Q, "		if (is_ours(names[i], prefix))", "		if (q->contenders == 1)"),
     ("release by prefix: the lowest", C, "c->remove = ask(c, out, ZKL__DELETE, c->name);\n	else",
-     "c->remove = ask(c, out, ZKL__DELETE, c->predecessor[0] ? c->predecessor : c->name);\n	else",
+     "c->remove = ask(c, out, ZKL__DELETE, c->predecessor && *c->predecessor ? c->predecessor : c->name);\n	else",
      (C, "static void leave(struct zkl__contender *c, struct zkl__actions *out)\n{\n	forget_predecessor(c);",
       "static void leave(struct zkl__contender *c, struct zkl__actions *out)\n{")),
     ("LOST told twice", C, "	case ZKL__LOST:\n		forget_node(c);\n		break;\n	case ZKL__LEAVE:\n		done(c, out, 0, 0);",

@@ -18,6 +18,7 @@
 
 static struct {
 	struct zkl__contender contender;
+	char                  predecessor[ZKL__NAME_MAX];
 	bool                  lease_live;
 	struct zkl__uuid      uuid;       /* of START */
 	uint32_t              newest[16]; /* id of the newest request of each kind, */
@@ -164,8 +165,11 @@ static void transcript(const char *what, const char *expected, const char *file,
 		return;
 	}
 	zkl__contender_step(&world.contender, &input, &actions);
-	for (unsigned i = 0; i < actions.count; i++)
+	for (unsigned i = 0; i < actions.count; i++) {
 		print_action(text, sizeof text, &actions.list[i]);
+		if (actions.list[i].type == ZKL__TELL_GRANTED)
+			world.contender.predecessor = NULL;
+	}
 	if (strcmp(state, zkl__state_name(world.contender.state)) != 0)
 		add(text, sizeof text, "%s-> %s", *text ? " " : "", zkl__state_name(world.contender.state));
 	check_str(text, expected, what, file, line);
@@ -181,7 +185,7 @@ static void begin(unsigned flags)
 	world.lease_live = true;
 	world.session_id = 77;
 	world.uuid = (struct zkl__uuid){0x1111111111114111, 0x8111111111111100};
-	zkl__contender_init(&world.contender, flags);
+	zkl__contender_init(&world.contender, flags, world.predecessor);
 }
 
 static void begin_linked(unsigned flags)
@@ -1800,6 +1804,8 @@ static void fuzz(uint64_t seed)
 			f.wrong = "too many actions";
 		for (unsigned j = 0; j < actions.count && !f.wrong; j++) {
 			look_at(&f, &actions.list[j], &before);
+			if (actions.list[j].type == ZKL__TELL_GRANTED)
+				world.contender.predecessor = NULL;
 			print_action(text, sizeof text, &actions.list[j]);
 		}
 		f.over = f.done;

@@ -64,6 +64,7 @@ struct session {
 
 struct owner {
 	struct zkl__contender contender;
+	char                  predecessor[ZKL__NAME_MAX];
 	bool                  active, settle, granted, lost, failed;
 	unsigned              attempt;
 	int64_t               entitled_view; /* of what made it our turn */
@@ -626,6 +627,7 @@ static void step(struct owner *o, struct zkl__input *in, int64_t view)
 			if (!s->lease)
 				WRONG("granted without a lease");
 			o->granted = true;
+			o->contender.predecessor = NULL;
 			check_grant(o, before == ZKL__ENTITLED ? o->entitled_view : view);
 			break;
 		case ZKL__TELL_SETTLE:
@@ -763,7 +765,7 @@ static void start(struct owner *o, bool link)
 	                        .uuid = {check_random(&w.seed), check_random(&w.seed) & ~UINT64_C(0xffff)}};
 	struct session   *s = session_of(o);
 
-	zkl__contender_init(&o->contender, flags[below(6)]);
+	zkl__contender_init(&o->contender, flags[below(6)], o->predecessor);
 	o->contender.link = link;
 	o->contender.session_id = s->id;
 	o->active = true;

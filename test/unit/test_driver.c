@@ -1998,7 +1998,7 @@ static void random_event(uint64_t *seed, int i)
 
 	if (!x)
 		return;
-	if (check_below(seed, 4) == 0)
+	if (!x->contender.predecessor || check_below(seed, 4) == 0)
 		zkl__hub_watch(&w.hub, zkl__watcher(x->party.id), true, x->path, x->contender.name);
 	else
 		zkl__hub_watch(&w.hub, zkl__watcher(x->party.id), check_below(seed, 2), x->path,

@@ -235,6 +235,7 @@ static void ours_is_told_by_the_whole_uuid(void)
 	CHECK_INT(LOOK("_c_bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbc-lock-0000000001").mine, 0);
 	CHECK_INT(LOOK("x" B "-lock-0000000001").mine, 0);
 	CHECK_INT(LOOK(B "-latch-0000000001").mine, 0);
+	CHECK_INT(LOOK(B "-lock-00000000001").mine, 0);
 	CHECK_INT(LOOK(B "-lock-0000000001").mine, 1);
 }
 
