@@ -10,18 +10,23 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* No disk in use has larger sectors: what happens to one copy does not happen to the other. */
-#define BLOCK ((size_t)4096)
-#define SIZE  (2 * BLOCK)
+/* No disk in use has larger sectors: what happens to one copy does not happen to another. */
+#define BLOCK  ((size_t)4096)
+#define COPIES 4
+#define SIZE   (COPIES * BLOCK)
 
 #define MAGIC  "zklock-fence "
 #define FORMAT MAGIC "1 mark %020" PRIu64 " check "
 #define SUMMED 47 /* bytes of FORMAT */
 #define RECORD 64
 
-enum { FIRST, SECOND };
+/* Copies 0 and 1, or 2 and 3: neighbours are one request to the disk. */
+enum { PAIRS = 2 };
+#define FIRST(pair)  ((size_t)(pair)*2)
+#define SECOND(pair) (FIRST(pair) + 1)
 
 struct copy {
 	bool     valid;
@@ -76,7 +81,7 @@ static int failed_to(const char *what, const char *path, int error, zkl_error *r
 	                  strerror(error));
 }
 
-/* Neither copy is whole: why. */
+/* No copy is whole: why. */
 static int explain(const struct zkl__fence_file *file, int code, const char *record, zkl_error *reterr)
 {
 	if (memcmp(record, MAGIC, strlen(MAGIC)) != 0)
@@ -92,31 +97,40 @@ static int explain(const struct zkl__fence_file *file, int code, const char *rec
 
 /* ---- reading --------------------------------------------------------------------------------------------------------------- */
 
-/* Less than a record: as many bytes as there are. */
-static int read_record(const struct zkl__fence_file *file, int which, char *ret)
+/* Up to the end of the last record. */
+#define CONTENT ((COPIES - 1) * BLOCK + RECORD)
+
+/* Zeros behind the end of a shorter file. One call, also where its page is not wanted whole: each costs as much. */
+static int read_content(const struct zkl__fence_file *file, char *ret)
 {
 	ssize_t length;
 
-	memset(ret, 0, RECORD + 1);
 	do
-		length = pread(file->fd, ret, RECORD, (off_t)which * (off_t)BLOCK);
+		length = pread(file->fd, ret, CONTENT, 0);
 	while (length < 0 && errno == EINTR);
-	return length < 0 ? errno : 0;
+	if (length < 0)
+		return errno;
+	memset(ret + length, 0, CONTENT - (size_t)length);
+	return 0;
 }
 
-/* `code`: of the error where neither is whole. */
+/* `code`: of the error where none is whole. */
 static int read_copies(const struct zkl__fence_file *file, struct copy *copies, int code, zkl_error *reterr)
 {
-	char first[RECORD + 1], second[RECORD + 1];
-	int  error = read_record(file, FIRST, first);
+	char      content[CONTENT];
+	const int error = read_content(file, content);
+	bool      whole = false;
 
-	if (!error)
-		error = read_record(file, SECOND, second);
 	if (error)
 		return failed_to("read", file->path, error, reterr);
-	copies[FIRST] = parse_record(first);
-	copies[SECOND] = parse_record(second);
-	return copies[FIRST].valid || copies[SECOND].valid ? 0 : explain(file, code, first, reterr);
+	for (size_t i = 0; i < COPIES; i++) {
+		const char *record = content + i * BLOCK;
+
+		/* Most often they are all alike. */
+		copies[i] = i && memcmp(record, content, RECORD) == 0 ? copies[0] : parse_record(record);
+		whole |= copies[i].valid;
+	}
+	return whole ? 0 : explain(file, code, content, reterr);
 }
 
 /* A copy that is not whole is below all. */
@@ -125,27 +139,44 @@ static bool is_below(struct copy one, struct copy other)
 	return !one.valid || (other.valid && one.mark < other.mark);
 }
 
-/* While somebody writes, the lower one of two is settled; and one alone is the one that nobody writes to. */
-uint64_t zkl__fence_file_peek(const struct zkl__fence_file *file)
+static uint64_t highest(const struct copy *copies)
 {
-	struct copy copies[2] = {{0}};
+	struct copy highest = copies[0];
 
-	if (read_copies(file, copies, ZKL_ESTATE, NULL) < 0)
-		return 0;
-	if (copies[FIRST].valid && copies[SECOND].valid)
-		return copies[FIRST].mark < copies[SECOND].mark ? copies[FIRST].mark : copies[SECOND].mark;
-	return copies[FIRST].valid ? copies[FIRST].mark : copies[SECOND].mark;
+	for (int i = 1; i < COPIES; i++)
+		if (is_below(highest, copies[i]))
+			highest = copies[i];
+	return highest.mark;
 }
 
-/* Another file may stand under the name by now: who opens that one has a mark of its own. */
+/* The pair with the highest copy. */
+static int newest_pair(const struct copy *copies)
+{
+	struct copy high[PAIRS];
+
+	for (int i = 0; i < PAIRS; i++)
+		high[i] = copies[is_below(copies[FIRST(i)], copies[SECOND(i)]) ? SECOND(i) : FIRST(i)];
+	return is_below(high[0], high[1]);
+}
+
+uint64_t zkl__fence_file_peek(const struct zkl__fence_file *file)
+{
+	struct copy copies[COPIES] = {{0}};
+
+	return read_copies(file, copies, ZKL_ESTATE, NULL) < 0 ? 0 : highest(copies);
+}
+
+/* Another file may stand under the name by now: who opens that one has a mark of its own. Its times are not asked for: where
+ * they are of a fine grain, whoever has asked makes the next write change the inode, and its sync cost half as much again. */
 static int check_name(const struct zkl__fence_file *file, zkl_error *reterr)
 {
-	struct stat status;
-	const int   error = fstatat(file->folder, file->name, &status, AT_SYMLINK_NOFOLLOW) < 0 ? errno : 0;
+	struct statx status;
+	const int    error = statx(file->folder, file->name, AT_SYMLINK_NOFOLLOW, STATX_INO, &status) < 0 ? errno : 0;
 
 	if (error && error != ENOENT)
 		return failed_to("look at", file->path, error, reterr);
-	if (error || status.st_dev != file->device || status.st_ino != file->inode)
+	if (error || makedev(status.stx_dev_major, status.stx_dev_minor) != file->device ||
+	    status.stx_ino != file->inode)
 		return zkl__error(reterr, ZKL_ESTATE, 0, 0, "%.120s was removed or replaced while open: open it again",
 		                  file->path);
 	return 0;
@@ -153,7 +184,7 @@ static int check_name(const struct zkl__fence_file *file, zkl_error *reterr)
 
 int zkl__fence_file_load(const struct zkl__fence_file *file, uint64_t *ret, zkl_error *reterr)
 {
-	struct copy copies[2] = {{0}};
+	struct copy copies[COPIES] = {{0}};
 	int         r;
 
 	if (file->failed)
@@ -163,7 +194,7 @@ int zkl__fence_file_load(const struct zkl__fence_file *file, uint64_t *ret, zkl_
 	if (r == 0)
 		r = read_copies(file, copies, ZKL_ESTATE, reterr);
 	if (r == 0)
-		*ret = copies[is_below(copies[FIRST], copies[SECOND]) ? SECOND : FIRST].mark;
+		*ret = highest(copies);
 	return r;
 }
 
@@ -177,56 +208,78 @@ static int sync_file(struct zkl__fence_file *file, zkl_error *reterr)
 	return failed_to("sync", file->path, errno, reterr);
 }
 
-/* And syncs it. The blocks are there: nothing but the disk itself can fail. */
-static int write_copy(struct zkl__fence_file *file, int which, uint64_t mark, zkl_error *reterr)
+/* The blocks are there: nothing but the disk itself can fail. */
+static int write_copy(struct zkl__fence_file *file, size_t which, const char *record, zkl_error *reterr)
 {
-	char    record[RECORD];
 	ssize_t length;
 
-	print_record(record, mark);
 	do
-		length = pwrite(file->fd, record, RECORD, (off_t)which * (off_t)BLOCK);
+		length = pwrite(file->fd, record, RECORD, (off_t)(which * BLOCK));
 	while (length < 0 && errno == EINTR);
 	if (length == RECORD)
-		return sync_file(file, reterr);
+		return 0;
 	file->failed = true;
 	return failed_to("write", file->path, length < 0 ? errno : ENOSPC, reterr);
 }
 
+static int write_pair(struct zkl__fence_file *file, int pair, const char *record, zkl_error *reterr)
+{
+	int r = write_copy(file, FIRST(pair), record, reterr);
+
+	return r < 0 ? r : write_copy(file, SECOND(pair), record, reterr);
+}
+
 int zkl__fence_file_raise(struct zkl__fence_file *file, uint64_t mark, zkl_error *reterr)
 {
-	int r = write_copy(file, FIRST, mark, reterr);
+	const int pair = !file->sure;
+	char      record[RECORD];
+	int       r;
 
+	print_record(record, mark);
+	r = write_pair(file, pair, record, reterr);
 	if (r == 0)
-		r = write_copy(file, SECOND, mark, reterr);
-	if (r == 0)
-		file->settled = mark;
-	return r;
+		r = sync_file(file, reterr);
+	if (r < 0)
+		return r;
+	file->sure = pair;
+	file->settled = mark;
+	return write_pair(file, !pair, record, reterr);
+}
+
+static int write_and_sync(struct zkl__fence_file *file, size_t which, const char *record, zkl_error *reterr)
+{
+	int r = write_copy(file, which, record, reterr);
+
+	return r < 0 ? r : sync_file(file, reterr);
 }
 
 int zkl__fence_file_settle(struct zkl__fence_file *file, uint64_t mark, zkl_error *reterr)
 {
-	struct copy copies[2] = {{0}};
-	int         r = 0;
+	struct copy copies[COPIES] = {{0}};
+	char        record[RECORD];
+	size_t      one, other;
+	int         r, newest;
 
 	if (mark == file->settled)
 		return 0;
 	r = read_copies(file, copies, ZKL_ESTATE, reterr);
 	if (r < 0)
 		return r;
-	if (is_below(copies[SECOND], copies[FIRST]) && copies[SECOND].valid)
-		return zkl__fence_file_raise(file, mark, reterr);
-	if (is_below(copies[FIRST], copies[SECOND])) {
-		r = write_copy(file, FIRST, mark, reterr);
-	} else {
-		if (copies[SECOND].valid)
-			r = sync_file(file, reterr);
-		if (r == 0)
-			r = write_copy(file, SECOND, mark, reterr);
-	}
+	print_record(record, mark);
+	newest = newest_pair(copies);
+	one = copies[FIRST(newest)].mark == mark ? SECOND(newest) : FIRST(newest);
+	other = FIRST(!newest);
+	r = write_and_sync(file, one, record, reterr);
 	if (r == 0)
-		file->settled = mark;
-	return r;
+		r = write_and_sync(file, other, record, reterr);
+	for (size_t i = 0; r == 0 && i < COPIES; i++)
+		if (i != one && i != other && copies[i].mark != mark)
+			r = write_copy(file, i, record, reterr);
+	if (r < 0)
+		return r;
+	file->sure = newest;
+	file->settled = mark;
+	return 0;
 }
 
 /* ---- locks: of the open file, not of the process, and so between threads and across a fork too ---------------------------- */
@@ -260,8 +313,8 @@ static int write_new(int fd)
 	char   content[SIZE] = {0};
 	size_t done = 0;
 
-	print_record(content, 0);
-	print_record(content + BLOCK, 0);
+	for (size_t i = 0; i < COPIES; i++)
+		print_record(content + i * BLOCK, 0);
 	while (done < SIZE) {
 		ssize_t length = pwrite(fd, content + done, SIZE - done, (off_t)done);
 
@@ -357,7 +410,7 @@ static int open_file(struct zkl__fence_file *file, zkl_error *reterr)
 
 static int check_file(struct zkl__fence_file *file, zkl_error *reterr)
 {
-	struct copy copies[2] = {{0}};
+	struct copy copies[COPIES] = {{0}};
 	struct stat status;
 	int         r;
 
@@ -369,7 +422,7 @@ static int check_file(struct zkl__fence_file *file, zkl_error *reterr)
 	file->inode = status.st_ino;
 	r = read_copies(file, copies, ZKL_EINVAL, NULL);
 	if (r < 0) {
-		/* Were they being written, one after the other? */
+		/* Were they being written, one pair after the other? */
 		r = zkl__fence_file_lock(file, reterr);
 		if (r < 0)
 			return r;

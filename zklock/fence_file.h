@@ -6,19 +6,27 @@
  *
  *     open -> (lock -> load -> settle | raise -> unlock)* -> close; peek at any time
  *
- * Two copies of the mark, each alone in a block of the disk, each one line of text with a check sum:
+ * Four copies of the mark, each alone in a block of the disk, each one line of text with a check sum:
  *
  *     zklock-fence 1 mark 00000000004294967301 check 0123456789abcdef
  *
- * The first is always written and synced before the second one is touched, so that one of them is whole on the disk at any
- * moment, and no mark that was settled is lost with one of them. What the kernel shows need not be on the disk (a process
- * may have been killed between write and sync): a mark counts when it is settled, by this handle.
+ * They are two pairs. Raise writes one pair and syncs once, while the other one, which is on the disk for sure, keeps the
+ * mark before it. Then the mark counts. The other pair is written too, without a sync: the kernel brings it to the disk in
+ * its time, if no raise does before. So later damage meets four copies of the mark. Until then a pair with no whole copy may
+ * be one that was being written, and the mark in the other one counts: no one sync can do better, for what a write cut short
+ * leaves behind looks like damage.
  *
- *     first second      the disk is sure of     settle writes
- *     n     n           one of them             second, after a sync
- *     n+k   n           second                  first, then second
- *     n     damaged     first                   second
- *     bad   n           second                  first
+ * What the kernel shows need not be on the disk: a process may have been killed between write and sync, or its sync have
+ * failed, after which the kernel takes for written what is not. So a mark counts when it is settled, by this handle. On the
+ * disk for sure is either the newest pair, or the mark before it in the other pair, and nobody knows which. Settle writes
+ * one copy of the newest pair (the one that lacks the mark, if any) and syncs, and only then one of the other pair, and
+ * syncs: at no moment are both copies of a pair at risk.
+ *
+ *     pairs           the disk is sure of, at least      settle writes, with a sync each
+ *     n,n     n,n     one pair                           second of the one, first of the other
+ *     n+k,n+k n,n     either                             second of the newest, first of the other
+ *     n+k,bad n,n     either                             second of the newest, first of the other
+ *     bad,bad n,n     the other pair                     second of the other, first of the bad one
  *
  * One thread at a time, but for peek. Errors: 0, or a ZKL_E* with *reterr filled in. */
 
@@ -35,6 +43,7 @@ struct zkl__fence_file {
 	dev_t       device;
 	ino_t       inode;
 	uint64_t    settled; /* the mark that this handle knows to be on the disk, twice */
+	int         sure;    /* in this pair at least once */
 	bool        failed;  /* a write or a sync, once: what the disk has is unknown to this handle from then on */
 };
 
@@ -52,7 +61,7 @@ int zkl__fence_file_settle(struct zkl__fence_file *file, uint64_t mark, zkl_erro
 /* Under the lock, with the mark before it settled. */
 int zkl__fence_file_raise(struct zkl__fence_file *file, uint64_t mark, zkl_error *reterr);
 
-/* Without the lock: a mark that is or was settled; 0 where none can be read. */
+/* Without the lock: the mark as it stands, perhaps not settled yet; 0 where none can be read. */
 uint64_t zkl__fence_file_peek(const struct zkl__fence_file *file);
 
 #endif

@@ -31,16 +31,18 @@
  * tokens may begin below the mark, and all are refused: remove the file then, while no old holder lives.
  *
  * The mark on file. Shared by all processes that open the same file (in one process by all handles), on one host. The
- * directory must be local: locks over NFS can be lost with the server. The file has a fixed size of 8 KiB and is written in
+ * directory must be local: locks over NFS can be lost with the server. The file has a fixed size of 16 KiB and is written in
  * place, so that a full disk cannot keep a mark from being raised (but on file systems that copy on write: btrfs, ZFS). The
- * mark is in there twice, each with a check sum, as a line of text: `head -n 1 FILE` shows it. A write that is cut short, by
- * a crash or a loss of power, at any byte, leaves the mark before it or the new one, never a lower one than any that was
- * admitted; so does damage to one of the two. A file that is empty, foreign, damaged in both places or of a later format is
- * refused, not replaced. A missing one is made, with mark 0, as any file is (by the umask; where the file system has no files
- * without a name, who is killed meanwhile may leave a `.zklock-fence-*` beside it): so do not remove it while old holders may
- * live. While it is open do not copy, rename or replace it, which later calls see, and refuse; nor its directory, which they do
- * not see: they go on with the old one, beside those that open the new one. Who may write to it can raise the mark; who may
- * read it can hold up its users.
+ * mark is in there four times, each with a check sum, as a line of text: `head -n 1 FILE` shows it. A write that is cut short,
+ * by a crash or a loss of power, at any byte, leaves the mark before it or the new one, never a lower one than any that was
+ * admitted; so does damage to one of the copies. Two are on the disk when the access begins, and all four after the kernel's
+ * next write-back, from when on damage to three does no harm. (Power that goes before that, and damages both of the two,
+ * cannot be told from a write cut short: the mark before it is back.) A file that is empty, foreign, damaged in all places or
+ * of a later format is refused, not replaced. A missing one is made, with mark 0, as any file is (by the umask; where the file
+ * system has no files without a name, who is killed meanwhile may leave a `.zklock-fence-*` beside it): so do not remove it
+ * while old holders may live. While it is open do not copy, rename or replace it, which later calls see, and refuse; nor its
+ * directory, which they do not see: they go on with the old one, beside those that open the new one. Who may write to it can
+ * raise the mark; who may read it can hold up its users.
  *
  * Threads: any call from any thread, and in any number of processes. In the child of a fork() a handle gives ZKL_EFORKED
  * and close gives back memory and descriptors. Where a process is killed in an access, its lock goes with it, but for children
@@ -58,7 +60,7 @@ extern "C" {
 typedef struct zkl_fence zkl_fence;
 
 /* The file is made where it is missing; NULL: the mark is in memory, for a resource that dies with this process. *ret is
- * the caller's to close. Blocks no longer than the disk does, unless both copies of the mark look damaged.
+ * the caller's to close. Blocks no longer than the disk does, unless all copies of the mark look damaged.
  * ZKL_EINVAL: not a fence's file, a damaged one, one of a later format, a symbolic link (the message says which).
  * ZKL_EACCES: not permitted, or a read-only file system. ZKL_ESYS: no such directory, disk full, ... (sys_errno). ZKL_ENOMEM. */
 ZKL_API int zkl_fence_open(const char *file, zkl_fence **ret, zkl_error *reterr);
@@ -81,12 +83,12 @@ typedef int zkl_fence_access(void *user);
  * writing or syncing failed (sys_errno). ZKL_ESTATE: the file was removed, replaced, damaged or put back to a lower mark while
  * open; or a write or a sync of this handle has failed before. After these a new handle must be opened: what a failed fsync
  * leaves on the disk is unknown, and asking again would only lose the error (PostgreSQL's "fsyncgate", 2018; Rebello et al.,
- * "Can Applications Recover from fsync Failures?", ATC 2020). A new handle writes both copies anew. */
+ * "Can Applications Recover from fsync Failures?", ATC 2020). A new handle writes two copies anew. */
 ZKL_API int zkl_fence_admit(zkl_fence *fence, uint64_t token, zkl_fence_access *access, void *user, zkl_error *reterr);
 
-/* The greatest token that was admitted, 0: none yet. For people and metrics: it may be higher by the time it returns. Never
- * blocks: an atomic load in memory; of a file what stands in it, or what this handle saw last where that cannot be
- * read. NULL and a handle of a parent process: 0. */
+/* The greatest token that was admitted, or is being, 0: none yet. For people and metrics: it may be higher by the time it
+ * returns. Never blocks: an atomic load in memory; of a file what stands in it, or what this handle saw last where that
+ * cannot be read. NULL and a handle of a parent process: 0. */
 ZKL_API uint64_t zkl_fence_mark(const zkl_fence *fence);
 
 /* No other call on the handle may run, nor an access. The mark stays on file. NULL is fine. */

@@ -18,7 +18,7 @@ int     __real_open(const char *path, int flags, ...);
 int     __real_openat(int folder, const char *name, int flags, ...);
 int     __real_close(int fd);
 int     __real_fstat(int fd, struct stat *ret);
-int     __real_fstatat(int folder, const char *name, struct stat *ret, int flags);
+int     __real_statx(int folder, const char *name, int flags, unsigned mask, struct statx *ret);
 int     __real_fcntl(int fd, int command, ...);
 ssize_t __real_pread(int fd, void *ret, size_t size, off_t offset);
 ssize_t __real_pwrite(int fd, const void *data, size_t size, off_t offset);
@@ -178,9 +178,9 @@ int __wrap_fstat(int fd, struct stat *ret)
 	return before("fstat") ? -1 : __real_fstat(fd, ret);
 }
 
-int __wrap_fstatat(int folder, const char *name, struct stat *ret, int flags)
+int __wrap_statx(int folder, const char *name, int flags, unsigned mask, struct statx *ret)
 {
-	return before("fstatat") ? -1 : __real_fstatat(folder, name, ret, flags);
+	return before("statx") ? -1 : __real_statx(folder, name, flags, mask, ret);
 }
 
 int __wrap_fcntl(int fd, int command, ...)
@@ -247,7 +247,7 @@ int __wrap_linkat(int from, const char *name, int to, const char *new_name, int 
 		return -1;
 	int r = __real_linkat(from, name, to, new_name, flags);
 	if (noted(r)) {
-		must(__real_fstatat(to, new_name, &status, 0) == 0, "stat");
+		must(fstatat(to, new_name, &status, 0) == 0, "stat");
 		for (unsigned i = 0; i < world->disk.files; i++)
 			if (world->disk.file[i].inode == status.st_ino)
 				begin_name(DISK_NAME, i, new_name);
@@ -350,8 +350,8 @@ static void write_out(const struct disk *disk, const char *folder)
 struct cut {
 	const char *folder;
 	uint64_t    salt;
-	void (*look)(const char *folder, void *user);
-	void *user;
+	disk_look  *look;
+	void       *user;
 };
 
 /* What has become of each change that was under way: one digit to the base of three. */
@@ -382,7 +382,7 @@ static void look_at(const struct cut *cut, unsigned fates, unsigned torn, size_t
 	if (!is_new(sum_of(&after, cut->salt)))
 		return;
 	write_out(&after, cut->folder);
-	cut->look(cut->folder, cut->user);
+	cut->look(cut->folder, torn < DISK_UNDERWAY, cut->user);
 }
 
 /* Every byte of a record; of the empty rest of a file that is made, each sector. */
@@ -391,25 +391,31 @@ static size_t next_byte(size_t at)
 	return at % 4096 <= 64 || at % 512 == 511 ? at + 1 : (at / 512 + 1) * 512 - 1;
 }
 
-void disk_each_cut(const char *folder, uint64_t salt, void (*look)(const char *folder, void *user), void *user)
+/* With this one there in part. */
+static void look_at_torn(const struct cut *cut, unsigned fates, unsigned torn)
+{
+	const size_t length = world->disk.underway[torn].length;
+
+	/* Of a change to the folder the length is 0. */
+	for (size_t byte = 1; byte < length; byte = next_byte(byte)) {
+		look_at(cut, fates, torn, 0, byte);
+		look_at(cut, fates, torn, byte, length);
+	}
+}
+
+void disk_each_cut(const char *folder, uint64_t salt, bool with_torn, disk_look *look, void *user)
 {
 	const struct cut cut = {folder, salt, look, user};
-
-	unsigned last = 1;
+	unsigned         last = 1;
 
 	for (unsigned i = 0; i < world->disk.underways; i++)
 		last *= FATES;
-	for (unsigned fates = 0; fates < last; fates++) {
+	for (unsigned fates = 0; fates < last; fates++)
 		look_at(&cut, fates, DISK_UNDERWAY, 0, 0);
-		for (unsigned i = 0; i < world->disk.underways; i++) {
-			const size_t length = world->disk.underway[i].length;
-
-			/* Of a change to the folder the length is 0. */
-			for (size_t byte = 1; fate_of(fates, i) == WHOLE && byte < length; byte = next_byte(byte)) {
-				look_at(&cut, fates, i, 0, byte);
-				look_at(&cut, fates, i, byte, length);
-			}
-		}
+	/* All are WHOLE, or none but the torn one. */
+	for (unsigned i = 0, digit = 1; with_torn && i < world->disk.underways; i++, digit *= FATES) {
+		look_at_torn(&cut, digit * WHOLE, i);
+		look_at_torn(&cut, (last - 1) / (FATES - 1) * WHOLE, i);
 	}
 }
 

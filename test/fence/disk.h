@@ -8,8 +8,8 @@
  *
  * The system calls of the program go through here (the linker's --wrap). Real ones run; beside them a model notes what is
  * on the disk for sure, which is what was synced, and what is under way. At a cut any of what is under way may have arrived:
- * every subset of the writes and of the changes to the folder, each write whole or as garbage in its place; or one of them only up
- * to any byte, or only from there on.
+ * every subset of the writes and of the changes to the folder, each write whole or as garbage in its place. Or one of them only
+ * up to any byte, or only from there on, while of the others all have arrived, or none.
  *
  * The model is in memory that children share: a process that is killed leaves it to the next one. */
 
@@ -17,9 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DISK_FILE_MAX 8192
+#define DISK_FILE_MAX 16384
 #define DISK_FILES    4
-#define DISK_UNDERWAY 12
+#define DISK_UNDERWAY 8
 
 enum disk_change { DISK_WRITE, DISK_NAME, DISK_NO_NAME };
 
@@ -68,8 +68,9 @@ extern struct disk_world *world;
 void disk_start(const char *folder, const char *file, const char *content, size_t size);
 
 /* Each state in which the disk may be if the power goes now: makes it in `folder`, which is emptied before, and calls
- * back. The same state is given once in the life of the program, for the same `salt`. */
-void disk_each_cut(const char *folder, uint64_t salt, void (*look)(const char *folder, void *user), void *user);
+ * back. The same state is given once in the life of the program, for the same `salt`. torn: a write is there in part. */
+typedef void disk_look(const char *folder, bool torn, void *user);
+void         disk_each_cut(const char *folder, uint64_t salt, bool with_torn, disk_look *look, void *user);
 
 void disk_empty_folder(const char *folder);
 

@@ -18,6 +18,10 @@
 #include "queue.h"
 #include "victim.h"
 
+/* Of the file. */
+#define COPIES 4
+#define BLOCK  4096
+
 /* Of the victim, in turn; and of the other one. */
 static const uint64_t tokens[] = {5, 5, 9, 10};
 #define OTHERS 20
@@ -186,7 +190,7 @@ static _Noreturn void look_and_go_on(uint64_t least, uint64_t most)
 		printf("%s: a token below %" PRIu64 " was admitted\n", context, least);
 	else if (!ask(fence, most ? most : 1) || !ask(fence, most + 1) || zkl_fence_mark(fence) != most + 1)
 		printf("%s: cannot be raised\n", context);
-	else if (stat(file, &status) < 0 || status.st_size != 8192 || status.st_nlink != 1)
+	else if (stat(file, &status) < 0 || status.st_size != COPIES * BLOCK || status.st_nlink != 1)
 		printf("%s: the file has %d bytes, %d names\n", context, (int)status.st_size, (int)status.st_nlink);
 	else
 		_exit(0);
@@ -207,58 +211,53 @@ static void check_file(uint64_t least, uint64_t most)
 
 /* ---- beginnings: what a kill, a cut of the power or damage has left ------------------------------------------------------------- */
 
-/* The marks of both copies, -1: damaged. Both -1: there is no file. */
+/* The marks of the copies, 0: damaged. All 0: there is no file. */
 struct beginning {
-	int first, second;
+	unsigned marks[COPIES];
 };
-
-static void put_copy(int mark, off_t at)
-{
-	char       record[64] = "damaged";
-	zkl_fence *fence;
-	int        fd;
-
-	if (mark >= 0) {
-		unlink(file);
-		fence = open_fence();
-		if (mark > 0)
-			ask(fence, (uint64_t)mark);
-		zkl_fence_close(fence);
-		fd = open(file, O_RDONLY | O_CLOEXEC);
-		CHECK_INT(pread(fd, record, sizeof record, 0), sizeof record);
-		close(fd);
-	}
-	fd = open(file, O_WRONLY | O_CLOEXEC);
-	CHECK_INT(pwrite(fd, record, sizeof record, at), sizeof record);
-	close(fd);
-}
 
 static void begin_with(const struct beginning *beginning)
 {
-	char second[64];
+	char content[COPIES][64];
+	int  fd;
 
 	count_names(true);
-	if (beginning->first < 0 && beginning->second < 0)
-		return;
-	/* The second one is made first: a file is made anew for each. */
-	put_copy(beginning->second >= 0 ? beginning->second : beginning->first, 4096);
-	int fd = open(file, O_RDONLY | O_CLOEXEC);
-	CHECK_INT(pread(fd, second, sizeof second, 4096), sizeof second);
-	close(fd);
-	if (beginning->second < 0)
-		memset(second, 'x', sizeof second);
-	put_copy(beginning->first, 0);
+	memset(content, 'x', sizeof content);
+	for (unsigned mark = 1; mark <= 5; mark++)
+		for (size_t i = 0; i < COPIES; i++) {
+			if (beginning->marks[i] != mark)
+				continue;
+			zkl_fence *fence = open_fence();
+
+			ask(fence, mark);
+			zkl_fence_close(fence);
+			fd = open(file, O_RDONLY | O_CLOEXEC);
+			CHECK_INT(pread(fd, content[i], sizeof *content, (off_t)i * BLOCK), sizeof *content);
+			close(fd);
+		}
 	fd = open(file, O_WRONLY | O_CLOEXEC);
-	CHECK_INT(pwrite(fd, second, sizeof second, 4096), sizeof second);
-	close(fd);
+	for (size_t i = 0; fd >= 0 && i < COPIES; i++)
+		CHECK_INT(pwrite(fd, content[i], sizeof *content, (off_t)i * BLOCK), sizeof *content);
+	if (fd >= 0)
+		close(fd);
 }
 
-/* What the disk is sure of, and what stands in the file. */
 static uint64_t least_of(const struct beginning *beginning)
 {
-	const int mark = beginning->second < 0 ? beginning->first : beginning->second;
+	unsigned most = 0;
 
-	return mark < 0 ? 0 : (uint64_t)mark;
+	for (size_t i = 0; i < COPIES; i++)
+		most = beginning->marks[i] > most ? beginning->marks[i] : most;
+	return most;
+}
+
+static const char *tell_of(const struct beginning *beginning)
+{
+	static char text[48];
+
+	snprintf(text, sizeof text, "%u %u %u %u", beginning->marks[0], beginning->marks[1], beginning->marks[2],
+	         beginning->marks[3]);
+	return text;
 }
 
 static uint64_t mark_under_way(uint64_t last)
@@ -269,7 +268,7 @@ static uint64_t mark_under_way(uint64_t last)
 	return last;
 }
 
-static const struct beginning beginnings[] = {{-1, -1}, {4, 4}, {5, 4}, {-1, 5}, {5, -1}};
+static const struct beginning beginnings[] = {{{0}}, {{4, 4, 4, 4}}, {{4, 4, 5, 5}}, {{4, 4, 5, 0}}, {{5, 0, 0, 0}}};
 
 /* ---- one alone --------------------------------------------------------------------------------------------------------------- */
 
@@ -280,8 +279,7 @@ static bool killed_at(unsigned stop, const struct beginning *beginning)
 
 	begin_with(beginning);
 	open_pipes();
-	snprintf(context, sizeof context, "killed at stop %u, begun with %d %d", stop, beginning->first,
-	         beginning->second);
+	snprintf(context, sizeof context, "killed at stop %u, begun with %s", stop, tell_of(beginning));
 	if (victim_fork(&victim) == 0)
 		raise_marks();
 	const bool killed = victim_run(&victim, stop, NULL);
@@ -325,8 +323,8 @@ static bool other_comes_at(unsigned stop, const struct beginning *beginning, enu
 
 	begin_with(beginning);
 	open_pipes();
-	snprintf(context, sizeof context, "%s at stop %u beside another, begun with %d %d",
-	         end == KILLED ? "killed" : "stopped", stop, beginning->first, beginning->second);
+	snprintf(context, sizeof context, "%s at stop %u beside another, begun with %s",
+	         end == KILLED ? "killed" : "stopped", stop, tell_of(beginning));
 	const pid_t other = start_other();
 	if (victim_fork(&victim) == 0)
 		raise_marks();

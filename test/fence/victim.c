@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -78,6 +79,34 @@ static uint64_t bit(uint64_t fd)
 	return UINT64_C(1) << fd % 64;
 }
 
+/* A record; of more the first bytes. */
+static uint64_t sum_of_written(const struct victim *victim, const uint64_t *arguments)
+{
+	unsigned char      data[64] = {0};
+	const struct iovec here = {data, arguments[2] < sizeof data ? arguments[2] : sizeof data};
+	const struct iovec there = {(void *)(uintptr_t)arguments[1], here.iov_len};
+	uint64_t           sum = 0xcbf29ce484222325;
+
+	must(process_vm_readv(victim->pid, &here, 1, &there, 1, 0) == (ssize_t)here.iov_len, "process_vm_readv");
+	for (size_t i = 0; i < sizeof data; i++)
+		sum = (sum ^ data[i]) * 0x100000001b3;
+	return sum;
+}
+
+static void note_write(struct victim *victim, const uint64_t *arguments)
+{
+	victim->written = sum_of_written(victim, arguments);
+	if (victim->written != victim->synced)
+		victim->unsynced |= bit(arguments[0]);
+}
+
+static void note_sync(struct victim *victim, uint64_t fd)
+{
+	if (victim->unsynced & bit(fd))
+		victim->synced = victim->written;
+	victim->unsynced &= ~bit(fd);
+}
+
 static bool tells(uint64_t number)
 {
 	return number == SYS_write || number == SYS_sendto || number == SYS_clone;
@@ -99,11 +128,11 @@ static void note(struct victim *victim)
 		const uint64_t number = entry.entry.nr;
 
 		if (number == SYS_pwrite64)
-			victim->unsynced |= bit(entry.entry.args[0]);
+			note_write(victim, entry.entry.args);
 		else if (number == SYS_linkat)
 			victim->unsynced |= bit(entry.entry.args[2]);
 		else if (number == SYS_fsync || number == SYS_fdatasync)
-			victim->unsynced &= ~bit(entry.entry.args[0]);
+			note_sync(victim, entry.entry.args[0]);
 	}
 }
 

@@ -14,10 +14,13 @@
 #include <sys/types.h>
 
 struct victim {
-	pid_t    pid;
-	int      status;   /* as of waitpid(); of one that has ended, or was killed */
-	uint64_t unsynced; /* descriptors by which files or names were written and not synced since, a bit each */
-	bool     told;     /* it has written to somebody else, or forked, while there were such */
+	pid_t pid;
+	int   status; /* as of waitpid(); of one that has ended, or was killed */
+	uint64_t
+		unsynced; /* descriptors by which files or names were written and not synced since, a bit each: but for what
+	                    * was synced in another place */
+	uint64_t written, synced; /* what was written, and synced, last: a sum of it */
+	bool     told;            /* it has written to somebody else, or forked, while there were such */
 };
 
 /* Some containers forbid it. */

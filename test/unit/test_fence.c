@@ -19,7 +19,7 @@
 
 #include "check.h"
 
-#define SIZE 8192
+#define SIZE 16384
 
 static char folder[] = "/tmp/zklock-fence-XXXXXX";
 
@@ -602,7 +602,14 @@ static void file_that_is_none_of_ours_is_refused_and_not_touched(void)
 	check_refused(in_folder("dangling"), ZKL_EINVAL, ELOOP, " is a symbolic link");
 }
 
-static void damage_to_one_copy_costs_nothing_to_both_the_file(void)
+static void damage(char *content, unsigned copies)
+{
+	for (size_t i = 0; i < 4; i++)
+		if (copies & 1U << i)
+			content[i * 4096 + 50] ^= 1;
+}
+
+static void damage_to_some_copies_costs_nothing_to_all_the_file(void)
 {
 	const char *file = new_file();
 	zkl_fence  *fence = open_fence(file);
@@ -611,7 +618,7 @@ static void damage_to_one_copy_costs_nothing_to_both_the_file(void)
 	CHECK_INT(ask(fence, 5), 0);
 	zkl_fence_close(fence);
 	read_file(file, good);
-	for (unsigned at = 0; at < 128; at++) {
+	for (unsigned at = 0; at < 256; at++) {
 		const size_t byte = at % 64 + at / 64 * 4096;
 
 		memcpy(bad, good, SIZE);
@@ -626,14 +633,24 @@ static void damage_to_one_copy_costs_nothing_to_both_the_file(void)
 		read_file(file, bad);
 		CHECK(memcmp(bad, good, SIZE) == 0);
 	}
+	for (unsigned copies = 1; copies < 15; copies++) {
+		memcpy(bad, good, SIZE);
+		damage(bad, copies);
+		write_file(file, bad, SIZE);
+		fence = open_fence(file);
+		CHECK_INT(ask(fence, 4), ZKL_ESTALE);
+		CHECK_INT(ask(fence, 5), 0);
+		zkl_fence_close(fence);
+		read_file(file, bad);
+		CHECK(memcmp(bad, good, SIZE) == 0);
+	}
 	memcpy(bad, good, SIZE);
-	bad[50] ^= 1;
-	bad[4096 + 50] ^= 1;
+	damage(bad, 15);
 	write_file(file, bad, SIZE);
 	check_refused(file, ZKL_EINVAL, 0,
 	              " is damaged: when no old holder lives, remove it, and its mark begins anew");
 	write_file(file, good, 4096);
-	check_refused(file, ZKL_EINVAL, 0, " is damaged: it has 4096 bytes in place of 8192");
+	check_refused(file, ZKL_EINVAL, 0, " is damaged: it has 4096 bytes in place of 16384");
 }
 
 static void file_that_changes_while_it_is_open_is_seen(void)
@@ -755,9 +772,9 @@ static void use_full_disk(void)
 	check_refused(in_folder("after"), ZKL_ESYS, ENOSPC, "cannot make ");
 	CHECK(access(in_folder("after"), F_OK) < 0);
 	/* Where there is room for the half of it, nothing is left behind. */
-	CHECK(truncate(in_folder("junk"), 56 * 1024 - 4096) == 0);
-	check_refused(in_folder("after"), ZKL_ESYS, ENOSPC, "No space left on device");
 	CHECK(truncate(in_folder("junk"), 40 * 1024) == 0);
+	check_refused(in_folder("after"), ZKL_ESYS, ENOSPC, "No space left on device");
+	CHECK(truncate(in_folder("junk"), 28 * 1024) == 0);
 	zkl_fence_close(fence);
 	fence = open_fence(in_folder("after"));
 	CHECK_INT(ask(fence, 1), 0);
@@ -817,7 +834,7 @@ int main(int argc, char **argv)
 		TEST(child_that_closes_its_handle_keeps_nobody_out),
 		TEST(handle_of_a_parent_is_refused),
 		TEST(file_that_is_none_of_ours_is_refused_and_not_touched),
-		TEST(damage_to_one_copy_costs_nothing_to_both_the_file),
+		TEST(damage_to_some_copies_costs_nothing_to_all_the_file),
 		TEST(file_that_changes_while_it_is_open_is_seen),
 		TEST(full_disk_keeps_no_mark_from_being_raised_and_a_read_only_one_is_refused),
 		TEST(file_without_permission_is_refused),
