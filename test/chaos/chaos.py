@@ -58,7 +58,8 @@ def clock():
 class Run:
     def __init__(self, options):
         import ensemble
-        from contenders import Contender, Crowd, Network, now_ns
+        from contenders import Contender, Crowd, now_ns
+        from network import Network
         from nemesis import Nemesis
         self.seed, self.peer, self.skew = options.seed, options.peer, options.skew
         self.state = ensemble.load(os.environ["ZKLOCK_ENSEMBLE"])

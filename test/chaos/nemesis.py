@@ -14,7 +14,8 @@ import threading
 import time
 
 import ensemble
-from contenders import Network, now_ns
+from contenders import now_ns
+from network import Network
 
 
 class Impossible(Exception):

@@ -7,6 +7,7 @@
  *     hold CLIENT SERVER WAYS    silence: 1 to the server, 2 to the client, 3 both, 0 none
  *     door CLIENT SERVER HOW     who connects is 0 let in, 1 refused, 2 not answered
  *     cut CLIENT SERVER          connections are reset
+ *     drop CLIENT SERVER HOW     packets to the server 1 vanish, 0 arrive
  *
  * The end of standard input is the end. */
 #include "../integration/proxy.h"
@@ -23,6 +24,8 @@ static void obey(proxy *p, const char *verb, int number)
 		proxy_set_door(p, (proxy_door)number);
 	else if (strcmp(verb, "cut") == 0)
 		proxy_cut(p);
+	else if (strcmp(verb, "drop") == 0)
+		proxy_drop(p, number != 0);
 	else
 		exit(64);
 }
