@@ -2,13 +2,14 @@
 """Signals to the wrapper, while it waits, while the command runs, and around the grant."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 import unittest
 
-from support import BINARY, LONG, CommandTest, lives, wait_for
+from support import BINARY, LONG, SERVERS, CommandTest, lives, wait_for, zkwire
 
 FATAL = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -99,19 +100,30 @@ class WhileRunning(CommandTest):
         self.assertEqual(os.getpgid(holder.command), holder.command)
 
 
+# Long is what finds the one round in a hundred.
+ROUNDS = 500 if LONG else 10
+# Fails where another one runs at the same time; ends when its input does.
+ALONE = ("flock", "--nonblock", "--conflict-exit-code", "99")
+
+
 class AroundTheGrant(CommandTest):
+    def alone(self, script):
+        return (*ALONE, self.file("alone"), "sh", "-c", script)
+
     def test_all_waiters_are_told_to_end_as_the_lock_is_released(self):
         """Nobody starts late, and no node is left."""
-        for number in range(40 if LONG else 6):
-            with self.subTest(round=number):
+        for number in range(ROUNDS):
+            with self.subTest(round=number), zkwire.Client(SERVERS) as client:
                 holder = self.hold()
-                command = ("sh", "-c", "echo $$ >> " + self.file("ran"))
-                waiters = [self.queue(ahead=n + 1, command=command) for n in range(3)]
+                waiters = [self.queue(ahead=n + 1, command=self.alone("echo $$ >> " + self.file("ran"))) for n in range(3)]
+                client.watch(self.lock + "/" + client.children(self.lock)[0])
                 holder.terminate()
+                if number % 2:
+                    client.wait_for_watch()
                 for waiter in waiters:
                     waiter.terminate()
                 statuses = [waiter.end(15) for waiter in waiters]
-                holder.end(15)
+                self.assertEqual(holder.end(15), -signal.SIGTERM)
                 self.assert_free(5)
                 # Who had the lock already ran its command, unless the signal met it: both are right.
                 for status in statuses:
@@ -119,6 +131,52 @@ class AroundTheGrant(CommandTest):
                 before = self.text("ran")
                 self.assert_nothing_lives()
                 self.assertEqual(self.text("ran"), before)
+                for wrapper in (holder, *waiters):
+                    self.reap(wrapper)
+
+    def end_and_be_told(self, options, delay_s, at_release, deaf=False):
+        """A command whose input ends, and TERM to its wrapper so much later (earlier, below 0), or as its node goes. One that is
+        deaf takes a moment more. Returns how long it took from the end of the input to the end of the wrapper."""
+        with zkwire.Client(SERVERS) as client:
+            command = self.alone("touch %s; read line; %sexit 7" % (self.file("ready"), "sleep 0.02; " if deaf else ""))
+            if deaf:
+                command = ("sh", "-c", 'trap "" TERM; exec "$@"', "sh", *command)
+            holder = self.start(*options, self.lock, "--", *command, stdin=subprocess.PIPE)
+            wait_for(lambda: os.path.exists(self.file("ready")) or holder.poll() is not None, "the command runs")
+            os.remove(self.file("ready"))
+            next_one = self.queue(command=self.alone("exit 5"))
+            client.watch(self.lock + "/" + client.children(self.lock)[0])
+            began = time.monotonic()
+            moments = [(0, holder.stdin.close)]
+            if not at_release:
+                moments.append((delay_s, holder.terminate))
+            for at, act in sorted(moments, key=lambda moment: moment[0]):
+                while time.monotonic() < began + at - min(0, delay_s):
+                    pass
+                act()
+            if at_release:
+                client.wait_for_watch()
+                holder.terminate()
+            status = holder.end(15)
+            took = time.monotonic() - began
+            # The signal came before the command's end, or after.
+            self.assertIn(status, (7,) if deaf else (7, -signal.SIGTERM))
+            self.assertEqual(holder.stderr.read(), b"")
+            # Not 99: the one before is gone.
+            self.assertEqual(next_one.result(15), (5, b"", b""))
+            self.assertEqual(self.nodes(), [])
+            self.assert_nothing_lives()
+            self.reap(holder)
+            self.reap(next_one)
+            return took
+
+    def test_holder_is_told_to_end_as_it_ends(self):
+        ways = ((), ("--wait-all",), ("--min-hold", "1ms"))
+        took = min(self.end_and_be_told((), 0, True) for _ in range(2))
+        for number in range(ROUNDS):
+            with self.subTest(round=number):
+                self.end_and_be_told(ways[number % len(ways)], random.uniform(-0.001, took + 0.001), at_release=number % 4 == 0,
+                                     deaf=number % 4 == 1)
 
     def test_signal_at_any_moment_of_the_start(self):
         """From the first instruction on: the wrapper is gone, and with it the command and the node."""

@@ -15,6 +15,7 @@ CREATE = 1
 EXISTS = 3
 NO_NODE = -101
 NODE_EXISTS = -110
+WATCH_XID = -1
 # What an access list may give.
 READ, CREATING, ALL = 0x01, 0x04, 0x1f
 
@@ -83,6 +84,16 @@ class Client:
         """When a node was made, as seconds since the epoch."""
         _, _, ctime, _ = struct.unpack(">qqqq", self.ask(EXISTS, wire.string(path) + b"\0")[:32])
         return ctime / 1000
+
+    def watch(self, path):
+        """Who asks nothing more can wait until it is changed or deleted."""
+        self.ask(EXISTS, wire.string(path) + b"\1")
+
+    def wait_for_watch(self):
+        size, = struct.unpack(">i", wire.receive(self.sock, 4))
+        xid, = struct.unpack(">i", wire.receive(self.sock, size)[:4])
+        if xid != WATCH_XID:
+            raise ConnectionError("reply %d to no request" % xid)
 
     def make(self, path, permissions=ALL):
         """A directory, for everybody with these permissions; its parents with all of them."""
