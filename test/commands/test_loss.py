@@ -5,6 +5,7 @@ survives.
 A lock is lost here because an operator deletes its node: at once, without a server that fails."""
 
 import contextlib
+import ctypes
 import os
 import random
 import signal
@@ -168,6 +169,100 @@ class FrontKilled(LossTest):
                 wrapper.kill()
                 wrapper.end()
                 wait_for(lambda: not self.marked(), "nothing is left", 10)
+
+
+SEIZE, INTERRUPT, DETACH, WAIT_ALL = 0x4206, 0x4207, 17, 0x40000000
+
+
+def trace(request, thread):
+    """ptrace(2): stops one thread, and nobody else hears of it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = (ctypes.c_long,) * 2 + (ctypes.c_void_p,) * 2
+    libc.ptrace.restype = ctypes.c_long
+    if libc.ptrace(request, thread, None, None) < 0:
+        raise unittest.SkipTest("ptrace: %s" % os.strerror(ctypes.get_errno()))
+
+
+def ended_traced(pid):
+    """Stops of it are passed over."""
+    found, status = os.waitpid(pid, os.WNOHANG | WAIT_ALL)
+    return found == pid and not os.WIFSTOPPED(status)
+
+
+# Writes, and hears nothing.
+DEAF = """trap '' TERM; while :; do echo >> "$0"; sleep 0.01; done"""
+
+
+class BothStopped(LossTest):
+    """What the manual says of it: the command goes on beside the next holder, and ends when one of the two goes on, at once
+    and without a grace."""
+
+    def stop_both(self, which, *arguments):
+        self.lock += "-" + which
+        holder = self.hold(*arguments, command=("sh", "-c", DEAF, self.file(which)))
+        holder.which, holder.path, holder.two = which, self.lock, (holder.pid, holder.warden())
+        os.kill(holder.pid, signal.SIGSTOP)
+        wait_for(lambda: state_of(holder.pid) == "T", "it is stopped")
+        if which == "front":
+            # So that it stays stopped: the front continues a warden that a signal has stopped.
+            trace(SEIZE, holder.two[1])
+            trace(INTERRUPT, holder.two[1])
+        else:
+            os.kill(holder.two[1], signal.SIGSTOP)
+        wait_for(lambda: state_of(holder.two[1]) in ("T", "t"), "it is stopped")
+        return holder
+
+    def test_command_ends_when_one_of_them_goes_on(self):
+        session_s, grace_s = 6, 1.5
+        holders = [self.stop_both(which, "-T", str(session_s), "-k", str(grace_s)) for which in ("front", "warden", "both")]
+        for holder in holders:
+            with self.subTest(goes_on=holder.which):
+                self.lock = holder.path
+                self.assertEqual(self.call(self.lock, "--", "true")[0], 0)
+                size = len(self.text(holder.which))
+                wait_for(lambda holder=holder, size=size: len(self.text(holder.which)) > size, "it goes on, beside the next one")
+                began = time.monotonic()
+                for pid in {"front": holder.two[:1], "warden": holder.two[1:], "both": holder.two}[holder.which]:
+                    os.kill(pid, signal.SIGCONT)
+                wait_for(lambda holder=holder: not lives(holder.command), "the command is dead")
+                self.assertLess(time.monotonic() - began, grace_s)
+                size = len(self.text(holder.which))
+                if holder.which == "front":
+                    # It kills the warden, too: its end is first told to who traces it.
+                    wait_for(lambda pid=holder.two[1]: ended_traced(pid), "the warden is killed")
+                else:
+                    holder.send_signal(signal.SIGCONT)
+                status, _, err = holder.result()
+                self.assertEqual(status, 76)
+                self.assert_one_line(err, "lost")
+                self.assertEqual(len(self.text(holder.which)), size)
+        self.assert_nothing_lives()
+
+
+class GrantSeenLate(LossTest):
+    """The library has the grant, and the thread that would start the command does not come to see it while the lease lives."""
+
+    def test_is_given_back_and_the_next_one_is_used(self):
+        holder = self.hold()
+        waiter = self.queue("-T", "2", command=("sh", "-c", 'echo "$ZKLOCK_NODE"; exit 5'))
+        trace(SEIZE, waiter.pid)
+        trace(INTERRUPT, waiter.pid)
+        os.waitpid(waiter.pid, WAIT_ALL)
+        holder.terminate()
+        holder.end()
+        # Who holds is marked so after the grant.
+        wait_for(lambda: (":%d zklock-run since " % waiter.pid).encode() in self.call("-nv", self.lock, "--", "true")[2],
+                 "the library has the lock")
+        late, = self.nodes()
+        waiter.send_signal(signal.SIGSTOP)
+        trace(DETACH, waiter.pid)
+        wait_for(lambda: not self.nodes(), "the session has expired")
+        waiter.send_signal(signal.SIGCONT)
+        status, out, err = waiter.result()
+        self.assertEqual((status, err), (5, b""))
+        used, = out.decode().split()
+        self.assertNotIn(late, used)
+        self.assert_free(2)
 
 
 class Warden(LossTest):
