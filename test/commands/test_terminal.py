@@ -17,31 +17,37 @@ import unittest
 
 from support import BINARY, SERVERS, CommandTest, lives, state_of, wait_for
 
-# Says "stopped" and "ended STATUS" of its job, and whether the terminal is its own then; continues it when told "fg".
+# Says "stopped" and "ended STATUS" of its job, and whether the terminal is its own then; puts it into the foreground and
+# continues it when told "fg".
 SHELL = r"""
-import os, signal, sys
+import os, signal, sys, termios
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGQUIT, signal.SIG_IGN)
 signal.signal(signal.SIGTSTP, signal.SIG_IGN)
-go, told = os.pipe()
-signal.signal(signal.SIGUSR1, lambda *_: os.write(told, b'x'))
+if 'TOSTOP' in os.environ:
+    state = termios.tcgetattr(0)
+    state[3] |= termios.TOSTOP
+    termios.tcsetattr(0, termios.TCSANOW, state)
 pid = os.fork()
 if pid == 0:
     os.setpgid(0, 0)
-    os.tcsetpgrp(0, os.getpid())
-    for number in (signal.SIGTTOU, signal.SIGINT, signal.SIGTSTP, signal.SIGUSR1):
+    if 'BACKGROUND' not in os.environ:
+        os.tcsetpgrp(0, os.getpid())
+    for number in (signal.SIGTTOU, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
         signal.signal(number, signal.SIG_DFL)
     os.execvp(sys.argv[2], sys.argv[2:])
+def fg(*_):
+    os.tcsetpgrp(0, pid)
+    os.killpg(pid, signal.SIGCONT)
+signal.signal(signal.SIGUSR1, fg)
 while True:
     _, status = os.waitpid(pid, os.WUNTRACED)
     where = 'job' if os.tcgetpgrp(0) == pid else 'other'
     if os.WIFSTOPPED(status):
-        os.write(log, b'stopped %s\n' % where.encode())
         os.tcsetpgrp(0, os.getpid())
-        os.read(go, 1)
-        os.tcsetpgrp(0, pid)
-        os.killpg(pid, signal.SIGCONT)
+        os.write(log, b'stopped %s\n' % where.encode())
     else:
         os.write(log, b'ended %d %s\n' % (os.waitstatus_to_exitcode(status), where.encode()))
         break
@@ -61,12 +67,15 @@ while not os.path.exists(ready + '.go'):
 
 
 class TerminalTest(CommandTest):
+    # What the shell shall know.
+    hints = ()
+
     def shell(self, *arguments, script="", command=None, ready=True):
         """The job, on a terminal of its own."""
         command = command or ("sh", "-c", script)
         pid, self.terminal = pty.fork()
         if pid == 0:
-            env = self.environment(READY=self.file("ready"))
+            env = self.environment(READY=self.file("ready"), **dict.fromkeys(self.hints, ""))
             os.execve(sys.executable, [sys.executable, "-c", SHELL, self.file("shell"), BINARY, *self.options,
                                        *arguments, self.lock, "--", *command], env)
         self.addCleanup(os.close, self.terminal)
@@ -131,6 +140,73 @@ class Terminal(TerminalTest):
         self.press(b"what was typed\n")
         self.told("ended 0 job")
         self.assertEqual(self.text("ready.line"), "what was typed\n")
+
+    def test_command_reads_until_the_end(self):
+        self.shell(command=("sh", "-c", 'touch "$READY"; exec cat > "$READY.all"'))
+        self.press(b"one\ntwo\n\x04")
+        self.told("ended 0 job")
+        self.assertEqual(self.text("ready.all"), "one\ntwo\n")
+
+    def test_ctrl_backslash_ends_the_command_by_quit(self):
+        """In the test's own folder: it may leave a core."""
+        script = 'cd "${READY%/*}"; trap \'echo told >> "$READY.told"; trap - QUIT; kill -QUIT $$\' QUIT; touch "$READY"; ' \
+                 'while :; do sleep 0.02; done'
+        self.shell(script=script)
+        command = self.foreground()
+        self.press(b"\x1c")
+        self.told("ended -3 job")
+        self.assertEqual(self.text("ready.told"), "told\n")
+        self.assertFalse(lives(command))
+        self.assert_free(2)
+
+    def test_ctrl_backslash_while_waiting(self):
+        holder = self.hold()
+        self.shell(script="true", ready=False)
+        wait_for(lambda: len(self.nodes()) == 2, "it has queued")
+        self.press(b"\x1c")
+        self.told("ended -3 job")
+        self.assertEqual(len(self.nodes()), 1)
+        self.assertIsNone(holder.poll())
+
+    def test_command_hears_of_a_new_size(self):
+        script = "import os, signal, sys, time\n" \
+                 "signal.signal(signal.SIGWINCH, lambda *_: sys.exit(os.get_terminal_size(0).columns))\n" \
+                 "open(os.environ['READY'], 'w').close()\n" \
+                 "while True: time.sleep(1)\n"
+        self.shell(command=(sys.executable, "-c", script))
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 77, 0, 0))
+        self.told("ended 77 job")
+
+    def test_in_the_background_who_reads_is_stopped_and_goes_on_in_the_foreground(self):
+        self.background(script='touch "$READY"; read line; echo "$line" > "$READY.line"; exit 4')
+        command = wait_for(self.stopped, "it is stopped")
+        self.assertEqual(self.call("-n", self.lock, "--", "true")[0], 75)
+        self.press(b"what was typed\n")
+        job = self.job()
+        self.proceed(job)
+        self.told("ended 4 job")
+        self.assertEqual(self.text("ready.line"), "what was typed\n")
+        self.assertFalse(lives(command))
+
+    def test_in_the_background_who_writes_is_stopped_where_the_terminal_says_so(self):
+        self.background(script='touch "$READY"; echo out; exit 4', tostop=True)
+        wait_for(self.stopped, "it is stopped")
+        self.proceed(self.job())
+        self.told("ended 4 job")
+
+    def test_in_the_background_who_needs_no_terminal_runs(self):
+        self.background(script='touch "$READY"; exit 4')
+        self.told("ended 4 other")
+
+    def background(self, script, tostop=False):
+        """A job of a shell that keeps the terminal. When told, it is put into the foreground."""
+        self.hints = ("BACKGROUND", "TOSTOP") if tostop else ("BACKGROUND",)
+        self.shell(script=script)
+
+    def stopped(self):
+        """The command, once it is."""
+        found = [pid for pid in self.marked() if state_of(pid) == "T"]
+        return found[0] if found else 0
 
     def test_command_is_in_the_foreground_and_we_are_afterwards(self):
         self.shell("--min-hold", "1h", script='ps -o tpgid=,pgid= -p $$ > "$READY.ps"; touch "$READY"; exit 3')
