@@ -395,6 +395,15 @@ class Busy(CommandTest):
                 self.assertTrue(least <= took < least + 1.0, took)
                 self.assertEqual(len(self.nodes()), 1)
 
+    def test_many_waiters_run_one_at_a_time_and_all_of_them(self):
+        holder = self.hold()
+        alone = ("flock", "--nonblock", self.file("alone"), "sh", "-c", 'echo "$1" >> "$0"', self.file("ran"))
+        waiters = [self.queue(ahead=number + 1, command=(*alone, str(number))) for number in range(8)]
+        holder.terminate()
+        self.assertEqual([waiter.result() for waiter in waiters], [(0, b"", b"")] * 8)
+        self.assertEqual(self.text("ran").split(), [str(number) for number in range(8)])
+        self.assertEqual(self.nodes(), [])
+
     def test_wait_long_enough(self):
         holder = self.hold()
         waiter = self.queue("-w", "30", command=("sh", "-c", "exit 4"))
@@ -447,6 +456,50 @@ class Busy(CommandTest):
         self.assertIn("token %d" % int(out), err.decode())
         self.assertNotIn("in the queue", err.decode())
         self.assertIn("exited with status 3", err.decode())
+
+
+class NowhereToSay(CommandTest):
+    """Standard error takes nothing, or is closed: the job runs all the same."""
+
+    def everywhere(self, check):
+        for name in ("full", "closed"):
+            with self.subTest(stderr=name), open("/dev/full", "wb") as full:
+                check(stderr=full) if name == "full" else check(preexec_fn=lambda: os.close(2))
+
+    def test_who_waits(self):
+        def check(**options):
+            holder = self.hold("-v", **options)
+            waiter = self.queue("-v", command=("sh", "-c", "exit 5"), **options)
+            holder.terminate()
+            self.assertEqual((holder.end(), waiter.end()), (-signal.SIGTERM, 5))
+        self.everywhere(check)
+
+    def test_who_is_busy_denied_or_not_connected(self):
+        self.hold()
+
+        def check(**options):
+            for status, arguments in ((75, ("-vn",)), (75, ("-v", "-w", "0.5")), (69, ("-vs", CLOSED, "--connect-timeout", "0.5"))):
+                self.assertEqual(self.call(*arguments, self.lock, "--", "true", **options)[0], status)
+            self.assertEqual(self.call("-v", "no-slash", "--", "true", **options)[0], 64)
+        self.everywhere(check)
+
+    def test_who_leads(self):
+        def check(**options):
+            command = ("sh", "-c", 'echo >> "$0"', self.file("ran"))
+            leader = self.start("--leader", "-v", self.lock + "-led", "--", *command, **options)
+            wait_for(lambda: len(self.text("ran")) >= 2, "it leads a second time")
+            leader.terminate()
+            # As its command, where the signal comes while that ends.
+            self.assertIn(leader.end(), (0, -signal.SIGTERM))
+            os.remove(self.file("ran"))
+        self.everywhere(check)
+
+    def test_who_loses_the_lock(self):
+        def check(**options):
+            holder = self.hold("-v", **options)
+            self.lose()
+            self.assertEqual(holder.end(), 76)
+        self.everywhere(check)
 
 
 class StandardOutput(CommandTest):
