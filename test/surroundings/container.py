@@ -22,7 +22,7 @@ from support import BINARY, PATIENCE, SERVERS, CommandTest, wait_for
 def skip_without_engine():
     """The peers' image has what is needed; it is had where the servers are containers, too."""
     if os.environ.get("ZKLOCK_TEST_BACKEND") == "process":
-        print("a container engine is needed")
+        print("these run in containers, and ZKLOCK_TEST_BACKEND is process")
         sys.exit(77)
 
 

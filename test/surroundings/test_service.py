@@ -31,6 +31,12 @@ while ! [ -e "$DIR/below" ]; do sleep 0.02; done
 echo $$ >> "$DIR/ran"
 while :; do sleep 0.02; done
 """
+# Starts something that is root's, and ends.
+CLIMBS = r"""
+setsid /usr/local/bin/become --reuid 0 --regid 0 --clear-groups sleep 1000 &
+while ! grep -q '^Uid:.0.0' /proc/$!/status; do sleep 0.02; done
+echo $! > "$DIR/below"
+"""
 NOTIFIES = r"""
 systemd-notify --ready --status="at work with token $ZKLOCK_TOKEN"
 exec sleep 1000
@@ -153,6 +159,42 @@ class Notify(ServiceTest):
         self.assertRegex(machine.show(self.unit, "StatusText"), r"^at work with token \d+$")
         machine.must("systemctl", "stop", self.unit)
         self.assertEqual(self.show("ActiveState", "Result"), ("inactive", "success"))
+        self.assertEqual(self.nodes(), [])
+
+
+class Delegate(ServiceTest):
+    """The unit of somebody who is not root."""
+
+    def install_for_nobody(self, *changes):
+        mounts = machine.must("cat", "/proc/self/mountinfo").splitlines()
+        if not any(" - cgroup2 " in mount and mount.split()[5].startswith("rw") for mount in mounts):
+            self.skipTest("this systemd has no cgroup v2 to delegate")
+        machine.must("install", "-m", "4755", "/usr/bin/setpriv", "/usr/local/bin/become")
+        machine.must("chown", "nobody", self.run)
+        self.install(CLIMBS, "User=nobody", "Restart=no",
+                     "ExecStart=/usr/local/bin/zklock-run -v -k 0.1 %s -- %s-worker" % (self.lock, self.unit), *changes)
+        machine.must("systemctl", "start", self.unit)
+
+    def said(self):
+        return machine.must("journalctl", "--unit", self.unit, "--output=cat")
+
+    def test_what_has_become_root_is_ended_too(self):
+        self.install_for_nobody()
+        wait_for(lambda: self.state() == "inactive", "the unit has ended")
+        self.assertEqual(self.show("Result", "ExecMainStatus"), ("success", "0"))
+        below, = self.lines("below")
+        self.assertNotEqual(machine.run("kill", "-0", below)[0], 0)
+        self.assertRegex(self.said(), "the command's tree: cgroup /.*/%s/zklock-run-" % self.unit)
+        self.assertEqual(self.nodes(), [])
+
+    def test_without_it_the_lock_stays_held_until_that_has_ended(self):
+        """And the unit's cgroup is left alone."""
+        self.install_for_nobody("Delegate=no")
+        wait_for(lambda: "1 processes of the command cannot be killed" in self.said(), "it is told")
+        self.assertRegex(self.said(), "process walk, since no cgroup can be made in .*/%s: Permission denied" % self.unit)
+        self.assertEqual((self.state(), len(self.nodes())), ("active", 1))
+        machine.must("kill", "-9", *self.lines("below"))
+        wait_for(lambda: self.state() == "inactive", "the unit has ended")
         self.assertEqual(self.nodes(), [])
 
 
