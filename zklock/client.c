@@ -122,6 +122,10 @@ static enum zkl__result result_of(int rc)
 		return ZKL__NOT_EMPTY;
 	case ZNOAUTH:
 		return ZKL__DENIED;
+	case ZNOCHILDRENFOREPHEMERALS:
+		return ZKL__BARREN;
+	case ZINVALIDACL:
+		return ZKL__UNCLAIMED;
 	case ZRUNTIMEINCONSISTENCY:
 	case ZCONNECTIONLOSS:
 	case ZMARSHALLINGERROR:
@@ -266,10 +270,10 @@ static void on_listed(int rc, const struct String_vector *names, const struct St
 	finish(op, rc);
 }
 
-static void on_children(int rc, const struct String_vector *names, const void *data)
+static void on_children(int rc, const struct String_vector *names, const struct Stat *stat, const void *data)
 {
 	(void)names;
-	finish((struct operation *)data, rc);
+	on_stat(rc, stat, data);
 }
 
 static void on_data(int rc, const char *value, int length, const struct Stat *stat, const void *data)
@@ -509,7 +513,7 @@ static int send_operation(struct zkl__client *client, struct operation *op, cons
 	case ZKL__FIND:
 		return zoo_aexists(handle, op->path, 0, on_stat, op);
 	case ZKL__WATCH:
-		return zoo_awget_children(handle, op->path, on_watch, watcher, on_children, op);
+		return zoo_awget_children2(handle, op->path, on_watch, watcher, on_children, op);
 	case ZKL__WATCH_MARK:
 		return zoo_awget(handle, op->path, on_watch, watcher, on_data, op);
 	case ZKL__MARK:

@@ -89,7 +89,7 @@ static void forget_predecessor(struct zkl__contender *c)
 	if (c->predecessor)
 		c->predecessor[0] = 0;
 	c->next = c->mark_watched = false;
-	c->gone = false;
+	c->gone = c->lasting = false;
 	c->predecessor_watch = 0;
 }
 
@@ -155,6 +155,13 @@ static void refused(struct zkl__contender *c, const struct zkl__reply *reply, co
 {
 	if (reply->result == ZKL__DENIED)
 		fail(c, out, ZKL_EACCES, reply->zk_code, denied);
+	else if (reply->result == ZKL__BARREN)
+		fail(c, out, ZKL_EPATH, reply->zk_code,
+		     "is, or lies below, an ephemeral node, which can have no children; name another path");
+	else if (reply->result == ZKL__UNCLAIMED)
+		fail(c, out, ZKL_EACCES, reply->zk_code,
+		     "cannot be protected: the servers do not take the session's auth, or others, for identities; "
+		     "digest:user:password is one");
 	else
 		fail(c, out, ZKL_EZK, reply->zk_code, other);
 }
@@ -613,6 +620,10 @@ static void on_watch(struct zkl__contender *c, const struct zkl__reply *reply, b
 	if (predecessor && reply->result == ZKL__NO_NODE && c->state == ZKL__RENEWAL) {
 		renew(c, out);
 		return;
+	}
+	if (predecessor && reply->result == ZKL__DONE && !reply->owner && !c->lasting) {
+		warn(out, "lasting", "waiting behind a node that no session ends: delete it by hand", c->predecessor);
+		c->lasting = true;
 	}
 	if (own)
 		c->watched = true;

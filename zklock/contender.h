@@ -98,6 +98,7 @@ struct zkl__contender {
 	bool     next;         /* the predecessor is the lowest: its end is our turn */
 	bool     mark_watched; /* the watch with which its mark was seen has not fired */
 	bool     gone;         /* the predecessor went */
+	bool     lasting;      /* no session ends the predecessor, and that was said */
 	bool     watched;      /* the newest watch on our own node is in force */
 	bool     waited;       /* somebody was before us in this attempt */
 	bool     marked;

@@ -17,6 +17,8 @@ static const char *zookeeper_text(int zk_code)
 		return "there is no such node";
 	case -103:
 		return "the node has another version";
+	case -108:
+		return "an ephemeral node can have no children";
 	case -110:
 		return "the node is there already";
 	case -111:

@@ -96,7 +96,7 @@ static void on_report(struct access *access, const struct zkl__report *report)
 	case ZKL__REPORT_SPAWNED:
 		break;
 	case ZKL__REPORT_EXEC_FAILED:
-		zkl__message_say("cannot execute %.200s: %s", access->options.command[0], strerror(report->value));
+		zkl__message_say("cannot execute \"%.200s\": %s", access->options.command[0], strerror(report->value));
 		access->status = report->value == ENOENT ? ZKL__STATUS_NOT_FOUND : ZKL__STATUS_NOT_EXECUTED;
 		access->over = true;
 		break;

@@ -110,7 +110,8 @@ static void look_at_queue(struct zkl__front *front)
 		front->progress.ahead = found.ahead;
 		zkl__progress_holder(&front->progress, wall_ms(), who, sizeof(who));
 		if (front->tell)
-			zkl__message_say("%s is %s", front->options->path, who);
+			zkl__message_say("%s is %s%s", front->options->path, who,
+			                 found.lasting ? ", by a node that no session ends: delete it by hand" : "");
 		front->tell = false;
 	}
 	show(front);
@@ -356,7 +357,7 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 		tell_tree(front, report->value);
 		break;
 	case ZKL__REPORT_EXEC_FAILED:
-		BECAUSE(front, "cannot execute %.200s: %s", front->options->command[0], strerror(report->value));
+		BECAUSE(front, "cannot execute \"%.200s\": %s", front->options->command[0], strerror(report->value));
 		feed(front, ZKL__ON_EXEC_FAILED, report->value);
 		break;
 	case ZKL__REPORT_STOPPED:

@@ -70,7 +70,7 @@ static int check_write(const zkl_write *write, const char *chroot, size_t *bytes
 		                  (int)write->version);
 	if (!write->data && write->data_len)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "data of a write is NULL, and data_len is not 0");
-	r = zkl__lock_path_check(write->path, chroot, reterr);
+	r = zkl__node_path_check(write->path, chroot, reterr);
 	if (r < 0)
 		return r;
 	/* One that is too long by itself makes no sum that runs over. */

@@ -81,6 +81,7 @@ static void on_read(struct look *l, const struct zkl__reply *reply)
 		return;
 	}
 	zkl__peer_fill(&l->found->peer, l->name, l->directory_czxid, l->contenders, reply);
+	l->found->lasting = !reply->owner;
 	zkl__query_answer(&l->query, (int)l->contenders, NULL);
 }
 

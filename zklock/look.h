@@ -4,6 +4,7 @@
 
 /* look.h: what zklock-run tells people of a wait, and no other caller has asked for: the library's, but not its users'. */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <zklock/election.h>
 #include <zklock/lock.h>
@@ -12,6 +13,7 @@
 struct zkl__look {
 	zkl_peer peer;  /* who holds or leads */
 	uint32_t ahead; /* contenders before ours; 0: we have no node there */
+	bool     lasting; /* no session ends its node */
 };
 
 /* Waits for patience_ns at most. The number of contenders, or an error, as zkl_lock_holder(). */

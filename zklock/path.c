@@ -2,19 +2,22 @@
 #include "path.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "error.h"
 #include "node_data.h"
+#include "queue.h"
 
 #define RESERVED "/zookeeper"
 
-/* Length of the well-formed, printable UTF-8 sequence at s; 0: there is none. ZooKeeper refuses control characters, the
- * surrogates, the private use area from U+F8FF's start and the specials from U+FFF0 on (PathUtils.validatePath). */
+/* Length of the well-formed, printable UTF-8 sequence at s; 0: there is none that ZooKeeper takes. It refuses control
+ * characters, the surrogates, with which Java writes all beyond U+FFFF, the private use area and the specials from U+FFF0 on
+ * (PathUtils.validatePath). */
 static size_t printable_utf8(const unsigned char *s)
 {
-	static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t length = *s < 0x80 ? 1 : (*s & 0xe0) == 0xc0 ? 2 : (*s & 0xf0) == 0xe0 ? 3 : (*s & 0xf8) == 0xf0 ? 4 : 0;
+	static const unsigned least[] = {0, 0, 0x80, 0x800};
+	size_t   length = *s < 0x80 ? 1 : (*s & 0xe0) == 0xc0 ? 2 : (*s & 0xf0) == 0xe0 ? 3 : 0;
 	unsigned c;
 
 	if (length <= 1)
@@ -25,8 +28,7 @@ static size_t printable_utf8(const unsigned char *s)
 			return 0;
 		c = c << 6 | (s[i] & 0x3fU);
 	}
-	if (c < least[length] || c < 0xa0 || (c >= 0xd800 && c <= 0xf8ff) || (c >= 0xfff0 && c <= 0xffff) ||
-	    c > 0x10ffff)
+	if (c < least[length] || c < 0xa0 || (c >= 0xd800 && c <= 0xf8ff) || c >= 0xfff0)
 		return 0;
 	return length;
 }
@@ -66,7 +68,10 @@ int zkl__path_check(const char *what, const char *path, size_t limit, zkl_error 
 		for (size_t i = 0, step; i < length; i += step) {
 			step = printable_utf8((const unsigned char *)part + i);
 			if (!step)
-				return bad(reterr, what, path, "has a byte that is not printable UTF-8");
+				return bad(reterr, what, path,
+				           ((unsigned char)part[i] & 0xf8) == 0xf0
+				                   ? "has a character of four bytes of UTF-8, which ZooKeeper refuses"
+				                   : "has a byte that is not printable UTF-8");
 		}
 		if (!part[length])
 			return 0;
@@ -81,7 +86,7 @@ static bool is_reserved(const char *path)
 	return strncmp(path, RESERVED, length) == 0 && (path[length] == '/' || !path[length]);
 }
 
-int zkl__lock_path_check(const char *path, const char *chroot, zkl_error *reterr)
+int zkl__node_path_check(const char *path, const char *chroot, zkl_error *reterr)
 {
 	int r = zkl__path_check("path", path, ZKL_PATH_MAX - strlen(chroot), reterr);
 
@@ -89,5 +94,23 @@ int zkl__lock_path_check(const char *path, const char *chroot, zkl_error *reterr
 		return r;
 	if (is_reserved(chroot[0] ? chroot : path))
 		return bad(reterr, "path", path, "lies in /zookeeper, which is ZooKeeper's own");
+	return 0;
+}
+
+int zkl__lock_path_check(const char *path, const char *chroot, zkl_error *reterr)
+{
+	char name[ZKL_PATH_MAX + 1];
+	int  r = zkl__node_path_check(path, chroot, reterr);
+
+	if (r < 0)
+		return r;
+	for (const char *part = path + 1, *end; *part; part = end + (*end == '/')) {
+		end = part + strcspn(part, "/");
+		snprintf(name, sizeof name, "%.*s", (int)(end - part), part);
+		if (zkl__queue_is_taken(name))
+			return bad(reterr, "path", path,
+			           "has a part that ends in ten digits, like a contender's node: as one it would block "
+			           "a lock on its parent for good");
+	}
 	return 0;
 }

@@ -35,6 +35,8 @@ enum zkl__result {
 	ZKL__EXISTS,
 	ZKL__NOT_EMPTY,
 	ZKL__DENIED,
+	ZKL__BARREN,    /* its parent is ephemeral, and has no children */
+	ZKL__UNCLAIMED, /* no access list can name the session's credentials */
 	ZKL__UNKNOWN, /* the connection broke: it may have been carried out */
 	ZKL__REFUSED  /* anything else; zk_code says what */
 };
@@ -67,7 +69,7 @@ struct zkl__reply {
 	int              zk_code;
 	int64_t          sent_ns,
 		replied_ns; /* by the client's clock, before it was sent (0: it never was) and when it was answered */
-	/* CREATE, FIND, READ, READ_WATCH, and of the directory LIST, LIST_WATCH */
+	/* CREATE, FIND, READ, READ_WATCH, WATCH, WATCH_MARK, and of the directory LIST, LIST_WATCH. owner 0: no session ends it. */
 	int64_t czxid, owner, born_ms, changed_ms;
 	char    name[ZKL__NAME_MAX]; /* CREATE: the node's */
 	/* LIST, LIST_WATCH */

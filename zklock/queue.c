@@ -45,6 +45,14 @@ int64_t zkl__queue_sequence(const char *name)
 	return number > INT32_MAX ? -2 : number;
 }
 
+bool zkl__queue_is_taken(const char *name)
+{
+	size_t length = strlen(name);
+
+	return zkl__queue_sequence(name) != -1 &&
+	       (length <= DIGITS || !isxdigit((unsigned char)name[length - DIGITS - 1]));
+}
+
 static bool is_ours(const char *name, const char *prefix)
 {
 	const size_t length = strlen(prefix);

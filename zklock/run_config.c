@@ -29,6 +29,17 @@ static void trim(const char **text, size_t *length)
 		(*length)--;
 }
 
+/* The byte order mark of UTF-8, which some editors write. */
+static void skip_mark(const char **text, size_t *left)
+{
+	static const char mark[] = "\xef\xbb\xbf";
+
+	if (*left >= strlen(mark) && memcmp(*text, mark, strlen(mark)) == 0) {
+		*text += strlen(mark);
+		*left -= strlen(mark);
+	}
+}
+
 /* The next line that says something, without the blanks around it. */
 static bool next_line(const char **text, size_t *left, struct line *line)
 {
@@ -98,6 +109,7 @@ int zkl__config_parse(const char *text, size_t length, struct zkl__config *ret, 
 	struct line line = {.number = 0};
 
 	*ret = (struct zkl__config){NULL, NULL};
+	skip_mark(&text, &length);
 	while (next_line(&text, &length, &line)) {
 		if (parse_setting(&line, ret, why) < 0) {
 			zkl__config_clear(ret);
@@ -121,9 +133,11 @@ static int copy_credentials(const char *text, size_t length, char *to, char *why
 	struct line line = {.number = 0};
 	char       *end = to;
 
+	skip_mark(&text, &length);
 	while (next_line(&text, &length, &line)) {
-		if (memchr(line.text, '\0', line.length) != NULL || !zkl__auth_is_valid(line.text, line.length))
-			return WRONG("line %u: not SCHEME:CREDENTIAL, such as digest:user:password", line.number);
+		const char *wrong = zkl__auth_wrong(line.text, line.length);
+		if (wrong != NULL)
+			return WRONG("line %u: %s", line.number, wrong);
 		if (end != to)
 			*end++ = '\n';
 		memcpy(end, line.text, line.length);

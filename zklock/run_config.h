@@ -19,7 +19,7 @@ struct zkl__config {
 	char *servers, *auth_file;
 };
 
-/* Lines KEY=VALUE; comments begin with '#'; blanks around key and value do not count, nor do quotes around the value.
+/* A byte order mark at the beginning counts in neither. Lines KEY=VALUE; comments begin with '#'; blanks around key and value do not count, nor do quotes around the value.
  * The last value of a key wins. -1: *ret_why, and nothing to clear. */
 int  zkl__config_parse(const char *text, size_t length, struct zkl__config *ret, char *ret_why);
 void zkl__config_clear(struct zkl__config *config);

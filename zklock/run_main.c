@@ -16,10 +16,12 @@
 #include "wrapper.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define CONFIGURATION "/etc/zklock.conf"
 
@@ -30,55 +32,103 @@ struct access {
 
 /* ---- files ---- */
 
-/* A file to be read, `size` bytes of it at most. Returns the length; -1: *ret_why, or "" where there is no such file. */
-static ssize_t read_file(const char *path, bool secret, char *text, size_t size, char *ret_why)
+/* No file's fault. */
+static bool is_shortage(int error)
 {
-	FILE       *file = fopen(path, "re");
-	struct stat status = {0};
-	size_t      length = 0;
-
-	if (file != NULL) {
-		setvbuf(file, NULL, _IONBF, 0); /* no copy is left behind */
-		length = fread(text, 1, size, file);
-	}
-	const int error = file == NULL || ferror(file) || fstat(fileno(file), &status) < 0 ? errno : 0;
-	if (file != NULL)
-		fclose(file);
-	ret_why[0] = '\0';
-	if (error != 0 && (secret || error != ENOENT))
-		snprintf(ret_why, ZKL__WHY_MAX, "%.300s: %s", path, strerror(error));
-	else if (error == 0 && secret && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-		snprintf(ret_why, ZKL__WHY_MAX,
-		         "%.300s: credentials that others than the owner have access to: chmod 600", path);
-	else if (length == size)
-		snprintf(ret_why, ZKL__WHY_MAX, "%.300s: too long", path);
-	return error != 0 || ret_why[0] != '\0' ? -1 : (ssize_t)length;
+	return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-/* An empty one where there is no file. */
+static int refuse_file(const char *path, const char *reason, int status, char *ret_why)
+{
+	snprintf(ret_why, ZKL__WHY_MAX, "%.300s: %s", path, reason);
+	return status;
+}
+
+static int refuse_error(const char *path, int error, char *ret_why)
+{
+	return refuse_file(path, strerror(error), is_shortage(error) ? ZKL__STATUS_FAILED : ZKL__STATUS_USAGE, ret_why);
+}
+
+/* To the end, or until it is full. */
+static ssize_t read_all(int fd, char *text, size_t size)
+{
+	size_t  length = 0;
+	ssize_t part;
+
+	while (length < size && (part = read(fd, text + length, size - length)) != 0) {
+		if (part < 0 && errno != EINTR)
+			return -1;
+		length += part > 0 ? (size_t)part : 0;
+	}
+	return (ssize_t)length;
+}
+
+static int read_open_file(int fd, const char *path, bool secret, char *text, size_t size, size_t *ret_length,
+                          char *ret_why)
+{
+	struct stat status;
+
+	if (fstat(fd, &status) < 0)
+		return refuse_error(path, errno, ret_why);
+	if (S_ISDIR(status.st_mode))
+		return refuse_error(path, EISDIR, ret_why);
+	if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
+		return refuse_file(path, "neither a file nor a pipe", ZKL__STATUS_USAGE, ret_why);
+	if (secret && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+		return refuse_file(path, "credentials that others than the owner have access to: chmod 600",
+		                   ZKL__STATUS_USAGE, ret_why);
+	fcntl(fd, F_SETFL, 0); /* who writes to a pipe may take a while */
+	const ssize_t length = read_all(fd, text, size);
+	if (length < 0)
+		return refuse_error(path, errno, ret_why);
+	if ((size_t)length == size)
+		return refuse_file(path, "too long", ZKL__STATUS_USAGE, ret_why);
+	*ret_length = (size_t)length;
+	return 0;
+}
+
+/* A file to be read, less than `size` bytes of it. 0, or a status: *ret_why. One that need not be there is empty where it is
+ * not. A pipe that nobody has open for writing is empty, too, and not waited for. */
+static int read_file(const char *path, bool secret, char *text, size_t size, size_t *ret_length, char *ret_why)
+{
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	*ret_length = 0;
+	if (fd < 0)
+		return !secret && errno == ENOENT ? 0 : refuse_error(path, errno, ret_why);
+	const int rc = read_open_file(fd, path, secret, text, size, ret_length, ret_why);
+	close(fd);
+	return rc;
+}
+
+static int no_memory(char *ret_why)
+{
+	snprintf(ret_why, ZKL__WHY_MAX, "out of memory");
+	return ZKL__STATUS_FAILED;
+}
+
 static int read_configuration(struct zkl__config *ret, char *ret_why)
 {
-	char          text[16384], wrong[ZKL__WHY_MAX];
-	const ssize_t length = read_file(CONFIGURATION, false, text, sizeof(text), ret_why);
+	char   text[16384], wrong[ZKL__WHY_MAX];
+	size_t length;
+	int    rc = read_file(CONFIGURATION, false, text, sizeof(text), &length, ret_why);
 
-	*ret = (struct zkl__config){NULL, NULL};
-	if (length < 0)
-		return ret_why[0] != '\0' ? -1 : 0;
-	if (zkl__config_parse(text, (size_t)length, ret, wrong) == 0)
-		return 0;
-	snprintf(ret_why, ZKL__WHY_MAX, CONFIGURATION ", %.400s", wrong);
-	return -1;
+	if (rc == 0 && zkl__config_parse(text, length, ret, wrong) < 0) {
+		snprintf(ret_why, ZKL__WHY_MAX, CONFIGURATION ", %.400s", wrong);
+		rc = ZKL__STATUS_USAGE;
+	}
+	return rc;
 }
 
 static int read_auth(const char *path, char **ret, char *ret_why)
 {
-	char          text[16384], wrong[ZKL__WHY_MAX];
-	const ssize_t length = read_file(path, true, text, sizeof(text), ret_why);
-	int           rc = length < 0 ? -1 : 0;
+	char   text[16384], wrong[ZKL__WHY_MAX];
+	size_t length;
+	int    rc = read_file(path, true, text, sizeof(text), &length, ret_why);
 
-	if (rc == 0 && zkl__auth_parse(text, (size_t)length, ret, wrong) < 0) {
-		snprintf(ret_why, ZKL__WHY_MAX, "%.100s, %.350s", path, wrong);
-		rc = -1;
+	if (rc == 0 && zkl__auth_parse(text, length, ret, wrong) < 0) {
+		snprintf(ret_why, ZKL__WHY_MAX, "%.300s, %.200s", path, wrong);
+		rc = ZKL__STATUS_USAGE;
 	}
 	explicit_bzero(text, sizeof(text));
 	return rc;
@@ -100,29 +150,27 @@ static int find_with(const char *servers, const char *auth_file, struct access *
 		snprintf(ret_why, ZKL__WHY_MAX,
 		         "no servers given: use -s, or " ZKL__SERVERS_VARIABLE
 		         " in the environment or in " CONFIGURATION);
-		return -1;
+		return ZKL__STATUS_USAGE;
 	}
-	if (auth_file != NULL && read_auth(auth_file, &ret->auth, ret_why) < 0)
-		return -1;
+	const int rc = auth_file != NULL ? read_auth(auth_file, &ret->auth, ret_why) : 0;
+	if (rc != 0)
+		return rc;
 	ret->servers = strdup(servers);
-	if (ret->servers != NULL)
-		return 0;
-	snprintf(ret_why, ZKL__WHY_MAX, "out of memory");
-	return -1;
+	return ret->servers != NULL ? 0 : no_memory(ret_why);
 }
 
-/* The configuration counts for what is given nowhere else. One that cannot be read is not passed over where it might name
- * credentials: what is made without them is open to everybody. */
+/* 0, or a status. The configuration counts for what is given nowhere else. One that cannot be read is not passed over where
+ * it might name credentials: what is made without them is open to everybody. */
 static int find_access(const struct zkl__run_options *options, struct access *ret, char *ret_why)
 {
 	const char        *servers = given_or_set(options->servers, ZKL__SERVERS_VARIABLE);
 	const char        *auth_file = given_or_set(options->auth_file, ZKL__AUTH_FILE_VARIABLE);
 	struct zkl__config config = {NULL, NULL};
+	int                rc = servers == NULL || auth_file == NULL ? read_configuration(&config, ret_why) : 0;
 
-	if ((servers == NULL || auth_file == NULL) && read_configuration(&config, ret_why) < 0)
-		return -1;
-	const int rc = find_with(servers != NULL ? servers : config.servers,
-	                         auth_file != NULL ? auth_file : config.auth_file, ret, ret_why);
+	if (rc == 0)
+		rc = find_with(servers != NULL ? servers : config.servers,
+		               auth_file != NULL ? auth_file : config.auth_file, ret, ret_why);
 	zkl__config_clear(&config);
 	return rc;
 }
@@ -212,9 +260,9 @@ static int run_command(int argc, char **argv, const struct zkl__run_options *opt
 {
 	struct access access = {NULL, NULL};
 	char          why[ZKL__WHY_MAX];
-	const int     status = find_access(options, &access, why) < 0 ? refuse(ZKL__STATUS_USAGE, why)
-	                                                              : run_with(argc, argv, options, &access, started_ns);
+	int           status = find_access(options, &access, why);
 
+	status = status != 0 ? refuse(status, why) : run_with(argc, argv, options, &access, started_ns);
 	forget_access(&access);
 	return status;
 }

@@ -6,7 +6,6 @@
 
 #include <getopt.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,10 +162,10 @@ static const struct option long_options[] = {
 static int parse_duration(const char *option, const char *text, int64_t least, int64_t *ret, char *why)
 {
 	if (zkl__duration_parse(text, ret) < 0)
-		return WRONG("%s: \"%s\" is not a duration: give seconds, or a number with ms, s, m or h", option,
+		return WRONG("%s: \"%.200s\" is not a duration: give seconds, or a number with ms, s, m or h", option,
 		             text);
 	if (*ret < least)
-		return WRONG("%s: \"%s\" is too short: at least %" PRId64 " ms", option, text, least);
+		return WRONG("%s: \"%.200s\" is too short: at least %" PRId64 " ms", option, text, least);
 	return 0;
 }
 
@@ -176,7 +175,7 @@ static int parse_status(const char *text, int *ret, char *why)
 	long  value = is_digit(text[0]) ? strtol(text, &end, 10) : -1;
 
 	if (value < 0 || value > 255 || *end != '\0')
-		return WRONG("-E: \"%s\" is not an exit status: give a number from 0 to 255", text);
+		return WRONG("-E: \"%.200s\" is not an exit status: give a number from 0 to 255", text);
 	*ret = (int)value;
 	return 0;
 }
@@ -267,15 +266,26 @@ static int parse_option(int option, struct zkl__run_options *ret, struct given *
 	}
 }
 
-static int refuse_option(int kind, char **argv, char *why)
+/* A long option that was refused; it may be cut, and have a value behind it. */
+static const char *wrong_with(const char *name)
 {
-	const char *argument = argv[optind - 1];
+	const size_t length = strcspn(name, "=");
 
-	if (kind == ':')
-		return WRONG("option \"%s\" needs a value: see zklock-run --help", argument);
-	if (strncmp(argument, "--", 2) != 0 && optopt > 0 && optopt <= UCHAR_MAX)
-		return WRONG("unknown option \"-%c\": see zklock-run --help", optopt);
-	return WRONG("unknown option \"%s\": see zklock-run --help", argument);
+	for (const struct option *each = long_options; each->name != NULL; each++) {
+		if (strncmp(each->name, name, length) == 0)
+			return optopt != 0 ? "takes no value" : "is short for several";
+	}
+	return "is unknown";
+}
+
+static int refuse_option(int kind, const char *argument, char *why)
+{
+	const bool  is_long = strncmp(argument, "--", 2) == 0;
+	const char *wrong = kind == ':' ? "needs a value" : is_long ? wrong_with(argument + 2) : "is unknown";
+
+	if (!is_long && optopt > ' ' && optopt <= '~')
+		return WRONG("option \"-%c\" %s: see zklock-run --help", optopt, wrong);
+	return WRONG("option \"%.200s\" %s: see zklock-run --help", argument, wrong);
 }
 
 static int fit_margin(int64_t margin_ms, const struct zkl__lease_limits *limits, int64_t timeout_ms,
@@ -343,6 +353,8 @@ static int parse_operands(char **operands, struct zkl__run_options *ret, char *w
 	if (operands[0] == NULL)
 		return WRONG("no PATH given: see zklock-run --help");
 	ret->path = operands[0];
+	if (ret->path[0] == '\0')
+		return WRONG("PATH is empty; it must be absolute, like /locks/job");
 	if (ret->path[0] != '/')
 		return WRONG("PATH \"%.200s\" does not begin with \"/\": did you mean \"/%.200s\"?", ret->path,
 		             ret->path);
@@ -365,9 +377,10 @@ int zkl__run_options_parse(int argc, char **argv, struct zkl__run_options *ret, 
 	                                 .busy_status = ZKL__STATUS_BUSY};
 	optind = 0; /* glibc: begin anew */
 	opterr = 0;
-	for (int option; (option = getopt_long(argc, argv, "+:s:nw:E:T:k:vq", long_options, NULL)) != -1;) {
+	for (int option, at = 1; (option = getopt_long(argc, argv, "+:s:nw:E:T:k:vq", long_options, NULL)) != -1;
+	     at = optind) {
 		if (option == '?' || option == ':')
-			return refuse_option(option, argv, why);
+			return refuse_option(option, argv[at], why);
 		if (parse_option(option, ret, &given, why) < 0)
 			return -1;
 		if (ret->what != ZKL__RUN_COMMAND)

@@ -61,6 +61,7 @@ struct zkl_session {
 	struct zkl__client *client;              /* NULL: none now */
 	bool                denied;              /* there will be none again: the servers refused the session's auth */
 	bool                resolving, resolved; /* a thread is at it; it has left what it found */
+	bool                looked_up;           /* every host, once at least */
 	char               *found;
 	int64_t     retry_ns; /* when to go on to a connection, while there is none and nothing is being resolved */
 	int64_t     alone_ns; /* since when there is none */
@@ -248,7 +249,9 @@ static size_t tell_of_names(const zkl_session *s, char *ret, size_t size)
 		if (s->resolving || !s->servers.list[i].known)
 			used += (size_t)snprintf(ret + used, size - used, "%s%s: %s", used ? "; " : "",
 			                         s->servers.list[i].host,
-			                         s->resolving ? "still being looked up" : "does not resolve");
+			                         s->resolving    ? "still being looked up"
+			                         : s->looked_up ? "does not resolve"
+			                                        : "not tried yet");
 	return used < size ? used : size - 1;
 }
 
@@ -326,7 +329,7 @@ static void *resolve(void *arg)
 	pthread_mutex_lock(&s->mutex);
 	s->found = found;
 	s->resolving = false;
-	s->resolved = true;
+	s->resolved = s->looked_up = true;
 	s->retry_ns = boot_ns();
 	pthread_mutex_unlock(&s->mutex);
 	world_wake(s);
@@ -412,6 +415,8 @@ static void begin_client(zkl_session *s)
 	/* Addresses, too, when there was no memory for them. */
 	if (!s->numeric || !zkl__servers_are_numeric(&s->servers))
 		begin_to_resolve(s);
+	else
+		s->looked_up = true;
 }
 
 static bool may_go_on(const zkl_session *s)

@@ -52,7 +52,8 @@ static int check_times(const zkl_session_options *o, zkl_error *reterr)
 
 int zkl__session_options_check(const zkl_session_options *o, struct zkl__servers *ret, zkl_error *reterr)
 {
-	int r;
+	const char *wrong;
+	int         r;
 
 	if (!o)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "the options are NULL; servers must be named");
@@ -63,10 +64,9 @@ int zkl__session_options_check(const zkl_session_options *o, struct zkl__servers
 	if (o->flags & ~ZKL_MANUAL)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "zkl_session_options.flags has unknown bits: %#x",
 		                  o->flags);
-	if (o->auth && !zkl__auth_are_valid(o->auth))
-		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
-		                  "auth must have the form digest:user:password, or scheme:credential; of several, "
-		                  "each a line");
+	wrong = o->auth ? zkl__auth_all_wrong(o->auth) : NULL;
+	if (wrong)
+		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "auth: %s; of several, each a line", wrong);
 	if (o->others && (!o->auth || !zkl__identities_are_valid(o->others)))
 		return zkl__error(
 			reterr, ZKL_EINVAL, 0, 0,

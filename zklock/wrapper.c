@@ -3,18 +3,24 @@
 #include "message.h"
 #include "status.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 #include <zklock/zklock.h>
 
+/* Whether standard output was open. */
+static bool prints = true;
+
 void zkl__wrapper_fill_descriptors(void)
 {
 	int fd;
 
+	prints = fcntl(STDOUT_FILENO, F_GETFD) >= 0;
 	while ((fd = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
 		continue;
 	if (fd >= 0)
@@ -59,7 +65,11 @@ _Noreturn void zkl__wrapper_die_by(int sig)
 
 int zkl__wrapper_print(const char *text)
 {
-	return fputs(text, stdout) >= 0 && fflush(stdout) == 0 ? 0 : ZKL__STATUS_FAILED;
+	errno = EBADF;
+	if (prints && fputs(text, stdout) >= 0 && fflush(stdout) == 0)
+		return 0;
+	zkl__message_say("cannot write to standard output: %s", strerror(errno));
+	return ZKL__STATUS_FAILED;
 }
 
 int zkl__wrapper_print_version(void)

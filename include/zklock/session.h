@@ -63,6 +63,7 @@ extern "C" {
  *   not-watched      4  a holder cannot watch its own node (its access list was changed): only its heartbeat tells of its end
  *   renew            4  a path's sequence numbers are used up, its directory is made anew (lock.h)
  *   foreign          4  waiting behind a contender with names of another recipe: does it keep to the same order?
+ *   lasting          4  waiting behind a persistent node that is named like a contender's: no session ends it, delete it by hand
  *   disconnected     5  the connection broke; what is held is held until its lease ends
  *   moved            5  the servers' names have other addresses: the session goes on there
  *   connected        6  with the session's id and timeout

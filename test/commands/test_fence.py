@@ -116,7 +116,7 @@ class TheCommand(FenceTest):
         for command, expected, reason in (("/no/such", 127, "No such file"), (self.folder, 126, "Permission denied")):
             status, out, err = self.call(self.fence, TOKEN, "--", command)
             self.assertEqual((status, out), (expected, b""))
-            self.assert_one_line(err, "cannot execute " + command, reason)
+            self.assert_one_line(err, 'cannot execute "%s"' % command, reason)
         self.assertTrue(self.is_free())
 
     def test_finds_its_token_and_no_descriptor_of_ours(self):

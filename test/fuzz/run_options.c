@@ -147,7 +147,7 @@ static void check_credentials(const char *text, size_t size)
 		MUST(!credentials && strnlen(why, ZKL__WHY_MAX) > 5);
 		return;
 	}
-	MUST(strlen(credentials) <= size && zkl__auth_are_valid(credentials));
+	MUST(strlen(credentials) <= size && !zkl__auth_all_wrong(credentials));
 	MUST(zkl__auth_parse(credentials, strlen(credentials), &again, why) == 0 && strcmp(credentials, again) == 0);
 	free(credentials);
 	free(again);

@@ -392,6 +392,24 @@ static void directory_that_may_not_be_made_fails(void)
 	T("make-path refused", "FAILED EZK, DONE -> IDLE");
 }
 
+static void ephemeral_parent_is_a_bad_path(void)
+{
+	to_make();
+	T("make-path barren", "FAILED EPATH, DONE -> IDLE");
+	to_join();
+	T("create barren", "FAILED EPATH, DONE -> IDLE");
+	T("list", "");
+}
+
+static void credentials_that_are_no_identity_are_not_permitted(void)
+{
+	to_make();
+	T("make-path unclaimed", "FAILED EACCES, DONE -> IDLE");
+	to_join();
+	T("create unclaimed", "FAILED EACCES, DONE -> IDLE");
+	T("list", "");
+}
+
 static void lost_make_path_is_sent_again(void)
 {
 	to_make();
@@ -455,6 +473,27 @@ static void foreign_contender_blocks_and_is_logged_once(void)
 	T("watch ok", "");
 	T("gone pred kazoo#4", "list -> RELIST");
 	T("list kazoo#2 #5", "WAITING 1, watch #2 -> WAIT");
+}
+
+/* A directory with a contender's name: it blocks, whatever it is. */
+static void node_in_front_that_no_session_ends_is_logged_once(void)
+{
+	to_join();
+	T("create ok ours#5", "");
+	T("list #2 #4 #5", "WAITING 2, watch #5, watch-mark #4 -> WAIT");
+	T("watch ok", "");
+	T("watch-mark ok owner=0", "WARN");
+	T("changed pred #4", "watch-mark #4");
+	T("watch-mark ok owner=0", "");
+	T("gone pred #4", "list -> RELIST");
+	T("list #2 #5", "WAITING 1, watch #2 -> WAIT");
+	T("watch ok owner=0", "WARN");
+	T("gone pred #2", "GRANTED, SETTLE -> HELD");
+	to_join();
+	T("create ok ours#5", "");
+	T("list #2 #5", "WAITING 1, watch #5, watch #2 -> WAIT");
+	T("old watch ok", "");
+	T("watch ok owner=76", "");
 }
 
 static void candidate_in_front_in_a_locks_directory_is_a_clear_error(void)
@@ -1874,10 +1913,13 @@ int main(int argc, char **argv)
 		TEST(directory_that_may_not_be_made_fails),
 		TEST(lost_make_path_is_sent_again),
 		TEST(make_path_answered_twice_joins_once),
+		TEST(ephemeral_parent_is_a_bad_path),
+		TEST(credentials_that_are_no_identity_are_not_permitted),
 		TEST(create_that_is_not_permitted_fails_without_a_trace),
 		TEST(list_that_is_not_permitted_fails_and_the_node_goes),
 		TEST(create_that_exists_is_tried_again_three_times_with_another_name),
 		TEST(foreign_contender_blocks_and_is_logged_once),
+		TEST(node_in_front_that_no_session_ends_is_logged_once),
 		TEST(candidate_in_front_in_a_locks_directory_is_a_clear_error),
 		TEST(children_that_are_no_contenders_are_ignored),
 		TEST(second_node_of_ours_is_deleted),

@@ -34,13 +34,16 @@ static void good_paths_pass(void)
 	                                   "/zookeepe",
 	                                   "/\xc3\xa4\xc3\xb6",
 	                                   "/\xe2\x82\xac",
-	                                   "/\xf0\x9f\x98\x80",
 	                                   "/~",
 	                                   "/\xc2\xa0" /* U+00A0 */,
 	                                   "/\xed\x9f\xbf" /* U+D7FF */,
 	                                   "/\xef\xa4\x80" /* U+F900 */,
 	                                   "/\xef\xbf\xaf" /* U+FFEF */,
-	                                   "/\xf4\x8f\xbf\xbf" /* U+10FFFF */};
+	                                   "/a/123456789",
+	                                   "/a/x-123456789",
+	                                   "/a/0000000001-x",
+	                                   "/a/12345678901" /* a longer number */,
+	                                   "/a/5f1d0c0a8a0b4b0f9f5f2f0123456789" /* a digest */};
 
 	for (size_t i = 0; i < COUNT(good); i++)
 		CHECK_STR(verdict(good[i], ""), "");
@@ -75,16 +78,18 @@ static void bad_path_is_refused_with_the_rule_that_it_breaks(void)
 		{"/\xe2\x82", "has a byte that is not printable UTF-8"},
 		{"/\xc0\xaf", "has a byte that is not printable UTF-8"}, /* a slash, overlong */
 		{"/\xe0\x80\xaf", "has a byte that is not printable UTF-8"},
-		{"/\xf0\x80\x80\xaf", "has a byte that is not printable UTF-8"},
+		{"/\xf0\x80\x80\xaf", "has a character of four bytes of UTF-8"},
 		{"/\xe0\x83\xa4", "has a byte that is not printable UTF-8"},     /* U+00E4, overlong */
-		{"/\xf0\x82\x82\xac", "has a byte that is not printable UTF-8"}, /* U+20AC, overlong */
+		{"/\xf0\x82\x82\xac", "has a character of four bytes of UTF-8"}, /* U+20AC, overlong */
 		{"/\xc2\x85", "has a byte that is not printable UTF-8"},         /* U+0085, a control character */
 		{"/\xed\xa0\x80", "has a byte that is not printable UTF-8"},     /* U+D800, a surrogate */
 		{"/\xee\x80\x80", "has a byte that is not printable UTF-8"},     /* U+E000, private use */
 		{"/\xef\xa3\xbf", "has a byte that is not printable UTF-8"},     /* U+F8FF */
 		{"/\xef\xbf\xb0", "has a byte that is not printable UTF-8"},     /* U+FFF0 */
 		{"/\xef\xbf\xbf", "has a byte that is not printable UTF-8"},
-		{"/\xf4\x90\x80\x80", "has a byte that is not printable UTF-8"}, /* beyond U+10FFFF */
+		{"/\xf0\x90\x80\x80", "has a character of four bytes of UTF-8, which ZooKeeper refuses"}, /* U+10000 */
+		{"/a/\xf0\x9f\x98\x80/b", "has a character of four bytes of UTF-8, which ZooKeeper refuses"},
+		{"/\xf4\x8f\xbf\xbf", "has a character of four bytes of UTF-8, which ZooKeeper refuses"}, /* U+10FFFF */
 		{"/\xf8\x88\x80\x80\x80", "has a byte that is not printable UTF-8"},
 		{"/zookeeper", "lies in /zookeeper, which is ZooKeeper's own"},
 		{"/zookeeper/quota", "lies in /zookeeper, which is ZooKeeper's own"},
@@ -95,6 +100,29 @@ static void bad_path_is_refused_with_the_rule_that_it_breaks(void)
 
 		if (!CHECK(strncmp(message, "path", 4) == 0 && strstr(message, bad[i].rule)))
 			printf("    %s: \"%s\"\n", bad[i].path, message);
+	}
+}
+
+/* Our own, those of other recipes, and numbers that have run over: the queue of a lock on the parent takes them all. */
+static void path_named_like_a_contender_is_refused(void)
+{
+	static const char *const bad[] = {"/locks/job/_c_5fdd7fd5-3dc3-4b0c-a9a5-ae18c3b1d001-lock-0000000001",
+	                                  "/locks/job/_c_5fdd7fd5-3dc3-4b0c-a9a5-ae18c3b1d001-latch-0000000001",
+	                                  "/locks/job/7f1d0c0a8a0b4b0f9f5f2f0b6c1a7e55__lock__0000000003",
+	                                  "/locks/job/x-0123456789abcdef-0000000002",
+	                                  "/locks/job/candidate-0000000002",
+	                                  "/locks/job/lock0000000002",
+	                                  "/locks/job/0000000002",
+	                                  "/locks/job/x-0000000002/below",
+	                                  "/locks/job/x-9999999999",
+	                                  "/locks/job/x--2147483648",
+	                                  "/locks/job/x--000000005",
+	                                  "/x-0000000002"};
+
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		CHECK(strstr(verdict(bad[i], ""), "has a part that ends in ten digits, like a contender's node"));
+		CHECK(strstr(verdict(bad[i], "/root"), "has a part that ends in ten digits, like a contender's node"));
+		CHECK_INT(zkl__node_path_check(bad[i], "", NULL), 0);
 	}
 }
 
@@ -151,6 +179,7 @@ int main(int argc, char **argv)
 {
 	static const struct check_test tests[] = {TEST(good_paths_pass),
 	                                          TEST(bad_path_is_refused_with_the_rule_that_it_breaks),
+	                                          TEST(path_named_like_a_contender_is_refused),
 	                                          TEST(message_shows_the_path_in_one_line_of_ascii),
 	                                          TEST(length_is_limited_with_the_chroot_included),
 	                                          TEST(names_of_zookeeper_are_free_below_a_chroot),

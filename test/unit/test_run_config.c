@@ -41,6 +41,8 @@ static void configuration_names_servers_and_credentials(void)
 	CONFIGURES("ZKLOCK_AUTH_FILE = '/a b'\nZKLOCK_SERVERS=h:1\n", "h:1|/a b");
 	CONFIGURES("# none\n", "none|none");
 	CONFIGURES("", "none|none");
+	CONFIGURES("\xef\xbb\xbfZKLOCK_SERVERS=h:1\n", "h:1|none"); /* a byte order mark */
+	CONFIGURES("\xef\xbb\xbf", "none|none");
 }
 
 static void malformed_configuration_is_refused_by_line(void)
@@ -51,6 +53,7 @@ static void malformed_configuration_is_refused_by_line(void)
 	MALFORMED("ZKLOCK_SERVERS=\n", "line 1: ZKLOCK_SERVERS has no value");
 	MALFORMED("ZKLOCK_SERVERS=h\0:1\n", "line 1");
 	MALFORMED("ZKLOCK_AUTH_FILE=\"\"\n", "line 1: ZKLOCK_AUTH_FILE has no value");
+	MALFORMED("#\n\xef\xbb\xbfZKLOCK_SERVERS=h:1\n", "line 2: unknown key");
 	MALFORMED("\nZKLOCK_AUTH_FILE=auth\n", "line 2: ZKLOCK_AUTH_FILE does not begin with \"/\"");
 }
 
@@ -80,6 +83,7 @@ static void credentials_are_lines(void)
 {
 	GIVES("digest:user:secret", "digest:user:secret");
 	GIVES("digest:user:secret\r\n", "digest:user:secret");
+	GIVES("\xef\xbb\xbf" "digest:user:secret", "digest:user:secret");
 	GIVES("# ours\n\n\tdigest:user:with # and : in it \n  # end\n", "digest:user:with # and : in it");
 	GIVES("digest:a:1\n\nensemble:blue\ndigest:b:2\n", "digest:a:1\nensemble:blue\ndigest:b:2");
 }
@@ -88,13 +92,30 @@ static void malformed_credentials_are_refused_by_line_and_not_shown(void)
 {
 	REFUSES("", "no credential");
 	REFUSES("# digest:user:secret\n", "no credential");
-	REFUSES("secret", "line 1: not SCHEME:CREDENTIAL, such as digest:user:password");
-	REFUSES("digest:a:1\n\ndigest:secret\n", "line 3");
+	REFUSES("secret", "line 1: not SCHEME:CREDENTIAL: give digest:user:password");
+	REFUSES("digest:a:1\n\ndigest:secret\n",
+	        "line 3: scheme digest needs a user and a password: give digest:user:password");
 	REFUSES(":user:secret", "line 1");
 	REFUSES("digest:", "line 1");
 	REFUSES("ip:", "line 1");
-	REFUSES("digest:user:sec\0ret", "line 1");
+	REFUSES("digest:", "line 1: scheme digest needs a user and a password");
+	REFUSES("digest:user:sec\0ret", "line 1: it has a NUL");
+	REFUSES("dig\0est:user:secret", "line 1: a scheme has a blank or a strange character");
+	REFUSES("digest :user:secret", "line 1: a scheme has a blank");
+	REFUSES("plugin:", "line 1: nothing behind the scheme");
 	REFUSES("a-scheme-with-a-name-of-more-than-thirty-one:secret", "line 1");
+}
+
+static void schemes_that_no_line_can_show_are_refused(void)
+{
+	REFUSES("ip:10.1.2.3", "line 1: scheme ip is had without being shown, and gives no identity: give digest:");
+	REFUSES("digest:a:1\nip:secret", "line 2: scheme ip");
+	REFUSES("ip:", "line 1: scheme ip");
+	REFUSES("world:anyone", "line 1: scheme world");
+	REFUSES("auth:secret", "line 1: scheme auth");
+	REFUSES("sasl:secret", "line 1: scheme sasl");
+	REFUSES("x509:CN=secret", "line 1: scheme x509");
+	GIVES("ipv:secret", "ipv:secret");
 }
 
 int main(int argc, char **argv)
@@ -104,6 +125,7 @@ int main(int argc, char **argv)
 		TEST(malformed_configuration_is_refused_by_line),
 		TEST(credentials_are_lines),
 		TEST(malformed_credentials_are_refused_by_line_and_not_shown),
+		TEST(schemes_that_no_line_can_show_are_refused),
 		{0},
 	};
 

@@ -163,10 +163,17 @@ static void wrong_command_lines_are_refused_with_a_reason(void)
 	REFUSES("no COMMAND", "/a");
 	REFUSES("no COMMAND", "/a", "--");
 	REFUSES("did you mean \"/locks/a\"", "locks/a", "true");
-	REFUSES("does not begin", "", "true");
-	REFUSES("\"-x\"", "-x", "/a", "true");
-	REFUSES("\"--frob\"", "--frob", "/a", "true");
-	REFUSES("\"-w\" needs a value", "-w");
+	REFUSES("PATH is empty", "", "true");
+	REFUSES("option \"-x\" is unknown", "-x", "/a", "true");
+	REFUSES("option \"-x\" is unknown", "--quiet", "-xn", "/a", "true");
+	REFUSES("option \"-x\" is unknown", "-nxq", "/a", "true");
+	REFUSES("option \"-\xc3\xa4\" is unknown", "-\xc3\xa4", "/a", "true");
+	REFUSES("option \"--frob\" is unknown", "--frob", "/a", "true");
+	REFUSES("option \"--quiet=1\" takes no value", "--quiet=1", "/a", "true");
+	REFUSES("option \"--ma\" is short for several", "--ma", "1", "/a", "true");
+	REFUSES("option \"-w\" needs a value", "-w");
+	REFUSES("option \"-w\" needs a value", "-vw");
+	REFUSES("option \"--wait\" needs a value", "--wait");
 	REFUSES("exclude", "-n", "-w", "1", "/a", "true");
 	REFUSES("exclude", "-v", "-q", "/a", "true");
 	REFUSES("-w: \"soon\"", "-w", "soon", "/a", "true");
@@ -190,6 +197,31 @@ static void wrong_command_lines_are_refused_with_a_reason(void)
 	REFUSES("printable", "--name", "two\nlines", "/a", "true");
 	REFUSES("printable", "--name", "caf\xc3\xa9", "/a", "true");
 	REFUSES("printable", "--name", "a\\b", "/a", "true");
+}
+
+static void what_would_be_right_is_said_of_long_arguments_too(void)
+{
+	char long_one[2000];
+
+	memset(long_one, 'x', sizeof long_one);
+	long_one[sizeof long_one - 1] = '\0';
+	REFUSES("give seconds", "-w", long_one, "/a", "true");
+	REFUSES("from 0 to 255", "-E", long_one, "/a", "true");
+	REFUSES("not 1999", "--name", long_one, "/a", "true");
+	REFUSES("did you mean", long_one, "true");
+	long_one[0] = long_one[1] = '-';
+	REFUSES("is unknown: see zklock-run --help", long_one, "/a", "true");
+	memset(long_one, '0', sizeof long_one - 1);
+	REFUSES("too short: at least 1 ms", "--connect-timeout", long_one, "/a", "true");
+}
+
+static void long_options_may_be_cut(void)
+{
+	struct zkl__run_options o;
+
+	CU_ASSERT_EQUAL(PARSE(&o, "--serv", "h:1", "--nonb", "/a", "true"), 0);
+	CU_ASSERT_STRING_EQUAL(o.servers, "h:1");
+	CU_ASSERT_EQUAL(o.wait_ms, 0);
 }
 
 static void what_does_not_fit_the_session_timeout_is_refused(void)
@@ -234,6 +266,8 @@ int main(int argc, char **argv)
 		TEST(options_end_at_the_path),
 		TEST(wrong_command_lines_are_refused_with_a_reason),
 		TEST(help_and_version_need_nothing_else),
+		TEST(what_would_be_right_is_said_of_long_arguments_too),
+		TEST(long_options_may_be_cut),
 		TEST(what_does_not_fit_the_session_timeout_is_refused),
 		{0},
 	};

@@ -79,6 +79,7 @@ static inline bool words_result(const char *word, struct zkl__reply *reply)
 	} results[] = {{"ok", ZKL__DONE, 0},          {"no-node", ZKL__NO_NODE, -101},
 	               {"exists", ZKL__EXISTS, -110}, {"not-empty", ZKL__NOT_EMPTY, -111},
 	               {"denied", ZKL__DENIED, -102}, {"unknown", ZKL__UNKNOWN, -4},
+	               {"barren", ZKL__BARREN, -108}, {"unclaimed", ZKL__UNCLAIMED, -114},
 	               {"refused", ZKL__REFUSED, -8}};
 
 	for (size_t i = 0; i < COUNT(results); i++) {
