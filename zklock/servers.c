@@ -83,10 +83,6 @@ int zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *re
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0,
 		                  "no servers are named; name them like host1:2181,host2:2181");
 	end = slash ? slash : text + strlen(text);
-	if (slash && slash[1])
-		r = zkl__path_check("chroot", slash, ZKL_PATH_MAX - 2, reterr);
-	if (r < 0)
-		return r;
 	servers.chroot = strdup(slash && slash[1] ? slash : "");
 	servers.list = calloc((size_t)(end - text) / 2 + 1, sizeof *servers.list);
 	if (!servers.chroot || !servers.list) {
@@ -110,8 +106,14 @@ int zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *re
 		return wrong == no_memory ? zkl__error(reterr, ZKL_ENOMEM, 0, 0, "%s", no_memory)
 		                          : bad(reterr, text, wrong);
 	}
-	*ret = servers;
-	return 0;
+	/* After the hosts: in "http://host" a port is wrong. */
+	if (servers.chroot[0])
+		r = zkl__path_check("chroot", servers.chroot, ZKL_PATH_MAX - 2, reterr);
+	if (r < 0)
+		zkl__servers_clear(&servers);
+	else
+		*ret = servers;
+	return r;
 }
 
 void zkl__servers_clear(struct zkl__servers *servers)

@@ -87,7 +87,8 @@ typedef struct zkl_session_options {
 	 * possible. Where servers grant a T that this does not fit, attempts end with ZKL_EINVAL, new ones too; what is held when
 	 * they shorten T in a session's life is LOST when its lease ends by the new T, unless a heartbeat was in time. */
 	int64_t margin_ms, heartbeat_ms, tick_ms;
-	/* "digest:user:password", or "scheme:credential" of another scheme that the servers know; of several, each a line. Nodes and
+	/* "digest:user:password", or "scheme:credential" of another scheme that a plugin of the servers knows (ip, world, auth, sasl and
+	 * x509 cannot be shown: ZKL_EINVAL); of several, each a line. Nodes and
 	 * directories that the library makes, missing parents too, are then for these identities only: make a parent that others
 	 * share by hand. Keep it off command lines. NULL: none.
 	 * Who may delete a contender is decided by the access list of its directory, and who may wait behind it by its own: a

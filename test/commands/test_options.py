@@ -242,6 +242,39 @@ class Credentials(CommandTest):
         self.refused(self.auth(""), "no credential")
         self.refused(self.auth("# ours\nsecret\n"), "line 2", "digest:user:password")
         self.refused(self.auth("x" * 100000), "too long")
+        self.refused(self.auth("digest:secret\n"), "line 1", "needs a user and a password", "digest:user:password")
+        for scheme in ("ip", "world", "auth", "sasl", "x509"):
+            self.refused(self.auth("digest:user:secret\n%s:secret\n" % scheme), "line 2", "scheme " + scheme)
+        self.refused("/dev/full", "neither a file nor a pipe")
+
+    @staticmethod
+    def opened(wrapper, number):
+        """Has it opened the pipe that it was started with once more?"""
+        folder = "/proc/%d/fd/" % wrapper.pid
+        try:
+            links = [os.readlink(folder + each) for each in os.listdir(folder)]
+            return links.count(os.readlink(folder + str(number))) == 2
+        except OSError:
+            return False
+
+    def test_pipes(self):
+        """One that nobody writes to is not waited for, but who writes to it is: a shell's <(...)."""
+        os.mkfifo(self.file("pipe"), 0o600)
+        self.refused(self.file("pipe"), "no credential")
+        read, write = os.pipe()
+        wrapper = self.start("--auth-file", "/dev/fd/%d" % read, self.lock, "--", "true", pass_fds=(read,))
+        os.close(read)
+        wait_for(lambda: self.opened(wrapper, read) or wrapper.poll() is not None, "it reads")
+        os.write(write, b"digest:user:secret\n")
+        os.close(write)
+        self.assertEqual(wrapper.result(), (0, b"", b""))
+        with self.assertRaises(zkwire.Refused):
+            self.nodes()
+
+    def test_byte_order_mark(self):
+        with open(self.auth(""), "w", encoding="utf-8-sig") as file:
+            file.write("digest:user:secret\r\n")
+        self.assertEqual(self.call("--auth-file", self.file("auth"), self.lock, "--", "true"), (0, b"", b""))
 
 
 if __name__ == "__main__":

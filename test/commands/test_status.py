@@ -162,6 +162,31 @@ class Refused(CommandTest):
             with self.subTest(path=path[:20]):
                 self.refused(64, path, "--", "true")
         self.refused(64, b"/caf\xe9", "--", "true")
+        self.refused(64, "/\U0001f512", "--", "true", parts=("four bytes of UTF-8",))
+
+    def test_path_that_a_queue_would_take_for_a_contender(self):
+        """It would block the lock on its parent, and nothing of it is made."""
+        with zkwire.Client(SERVERS) as client:
+            client.make(self.lock)
+        for name in ("x-0000000001", "_c_5fdd7fd5-3dc3-4b0c-a9a5-ae18c3b1d001-lock-0000000001", "0000000007/below"):
+            for options in ((), ("-n",), ("--leader",)):
+                with self.subTest(name=name, options=options):
+                    self.refused(64, *options, self.lock + "/" + name, "--", "true", parts=("ends in ten digits",))
+        self.assertEqual(self.nodes(), [])
+
+    def test_own_node_as_a_path(self):
+        status, out, err = self.call(self.lock, "--", "sh", "-c", '"$0" "$ZKLOCK_NODE" -- true', BINARY)
+        self.assertEqual((status, out), (64, b""))
+        self.assert_one_line(err, "ends in ten digits")
+        self.assertEqual(self.nodes(), [])
+
+    def test_path_at_or_below_an_ephemeral_node(self):
+        with zkwire.Client(SERVERS) as client:
+            client.make(self.lock, flags=zkwire.EPHEMERAL)
+            for below in ("", "/a", "/a/b"):
+                for options in ((), ("-n",), ("--leader",)):
+                    with self.subTest(below=below, options=options):
+                        self.refused(64, *options, self.lock + below, "--", "true", parts=("below, an ephemeral node",))
 
     def test_no_server_given_anywhere(self):
         if os.path.exists("/etc/zklock.conf"):
@@ -200,6 +225,51 @@ class Refused(CommandTest):
         self.assertEqual(self.call(self.lock, "--", "true", env={"ZKLOCK_HELD": held.decode()})[0], 0)
 
 
+class NotAContender(CommandTest):
+    """A directory in the lock's, with a name like a contender's: who made it has to delete it."""
+
+    def test_is_told_of(self):
+        with zkwire.Client(SERVERS) as client:
+            client.make(self.lock + "/x-0000000001")
+        status, _, err = self.call("-nv", self.lock, "--", "true")
+        self.assertEqual(status, 75)
+        self.assert_one_line(err, "no session ends: delete it by hand")
+        waiter = self.queue("-v", ahead=1)
+        wait_for(lambda: b"waiting behind a node that no session ends" in waiter.stderr.readline(), "it is told")
+        with zkwire.Client(SERVERS) as client:
+            client.delete(self.lock + "/x-0000000001")
+        self.assertEqual(waiter.end(), 0)
+
+    def test_is_told_of_no_contender(self):
+        self.hold()
+        _, _, err = self.call("-nv", self.lock, "--", "true")
+        self.assertNotIn(b"no session ends", err)
+        waiter = self.queue("-v", "-w", "1", ahead=1)
+        self.assertNotIn(b"no session ends", waiter.result()[2])
+
+
+class NothingIsPossible(CommandTest):
+    """What is no fault of what was asked for."""
+
+    def shell(self, script):
+        done = subprocess.run(["sh", "-c", script, BINARY, self.lock], env=self.environment(), stderr=subprocess.PIPE,
+                              stdout=subprocess.DEVNULL, check=False)
+        return done.returncode, done.stderr
+
+    def test_standard_output_that_takes_nothing(self):
+        for option in ("--version", "--help"):
+            for where, why in ((">&-", "Bad file descriptor"), (">/dev/full", "No space left")):
+                with self.subTest(option=option, where=where):
+                    status, err = self.shell('"$0" %s %s' % (option, where))
+                    self.assertEqual(status, 125)
+                    self.assert_one_line(err, "standard output", why)
+
+    def test_no_descriptor_is_left(self):
+        status, err = self.shell('ulimit -n 3; "$0" "$1" -- true <&-') # the loader has number 0
+        self.assertEqual(status, 125)
+        self.assert_one_line(err, "Too many open files")
+
+
 class ShorterSessionThanAskedFor(CommandTest):
     """Servers grant 20 ticks at most."""
 
@@ -219,7 +289,7 @@ class Configuration(CommandTest):
     def with_configuration(self, text, servers=None):
         etc = self.file("etc")
         os.makedirs(etc, exist_ok=True)
-        with open(os.path.join(etc, "zklock.conf"), "w", encoding="ascii") as file:
+        with open(os.path.join(etc, "zklock.conf"), "w", encoding="utf-8") as file:
             file.write(text)
         return self.run_with(etc, servers)
 
@@ -277,8 +347,28 @@ class Configuration(CommandTest):
         self.assertEqual(status, 64)
         self.assert_one_line(err, "/etc/zklock.conf: Is a directory")
 
+    def test_odd_files(self):
+        """With a byte order mark and lines of another system; a pipe; a device; a link to nowhere and one in a circle."""
+        self.assertEqual(self.with_configuration("\ufeffZKLOCK_SERVERS=%s\r\n" % SERVERS), (0, b""))
+        for make, why in ((os.mkfifo, "no servers given"),
+                          (lambda path: os.symlink("/dev/zero", path), "neither a file nor a pipe"),
+                          (lambda path: os.symlink("nowhere", path), "no servers given"),
+                          (lambda path: os.symlink("zklock.conf", path), "symbolic links")):
+            os.remove(self.file("etc/zklock.conf"))
+            make(self.file("etc/zklock.conf"))
+            status, err = self.run_with(self.file("etc"))
+            self.assertEqual(status, 64)
+            self.assert_one_line(err, why)
+
 
 class NobodyThere(CommandTest):
+    def test_names_that_there_was_no_time_to_resolve(self):
+        for _ in range(10):
+            status, _, err = self.call("-s", "no-such-host.invalid:1", "--connect-timeout", "1ms", self.lock, "--", "true")
+            self.assertEqual(status, 69)
+            self.assert_one_line(err, "no-such-host.invalid: ")
+            self.assertRegex(err, b"still being looked up|not tried yet")
+
     def test_unreached_within_the_connect_timeout(self):
         for arguments in ((), ("-n",), ("-w", "20")):
             with self.subTest(arguments=arguments):

@@ -18,6 +18,8 @@ NODE_EXISTS = -110
 WATCH_XID = -1
 # What an access list may give.
 READ, CREATING, ALL = 0x01, 0x04, 0x1f
+# What a node may be made as.
+EPHEMERAL = 1
 
 
 class Refused(Exception):
@@ -95,14 +97,14 @@ class Client:
         if xid != WATCH_XID:
             raise ConnectionError("reply %d to no request" % xid)
 
-    def make(self, path, permissions=ALL):
-        """A directory, for everybody with these permissions; its parents with all of them."""
+    def make(self, path, permissions=ALL, flags=0):
+        """A directory, for everybody with these permissions, or an ephemeral node; its parents with all of them."""
         parent = path.rpartition("/")[0]
         if parent:
             self.make(parent)
         acl = struct.pack(">ii", 1, permissions) + wire.string("world") + wire.string("anyone")
         try:
-            self.ask(CREATE, wire.string(path) + struct.pack(">i", -1) + acl + struct.pack(">i", 0))
+            self.ask(CREATE, wire.string(path) + struct.pack(">i", -1) + acl + struct.pack(">i", flags))
         except Refused as refused:
             if refused.code != NODE_EXISTS:
                 raise

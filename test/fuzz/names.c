@@ -49,6 +49,7 @@ static void check_sequence(const char *name)
 	char    digits[16];
 
 	MUST(sequence >= -2 && sequence <= INT32_MAX);
+	MUST(sequence != -1 || !zkl__queue_is_taken(name));
 	if (sequence < 0)
 		return;
 	MUST(length >= 10);
@@ -65,6 +66,7 @@ static void check_own(enum zkl__kind kind, struct zkl__uuid uuid, int32_t sequen
 
 	zkl__queue_prefix(kind, uuid, name);
 	snprintf(name + strlen(name), sizeof name - strlen(name), "%010d", sequence);
+	MUST(zkl__queue_is_taken(name));
 	zkl__queue_look(&q, &list, 1, kind, uuid);
 	MUST(q.overrun == (sequence < 0));
 	if (sequence < 0)

@@ -395,6 +395,20 @@ static void exceeded_quota_is_said_and_the_lock_works_again_below_it(void)
 	recorder_free(&events);
 }
 
+/* Of a scheme that the servers do not have: no access list can be made of it. */
+static void others_that_servers_do_not_take_for_identities_are_eacces(void)
+{
+	lock_path    path = new_path();
+	zkl_session *s = open_with("digest:alice:secret", "no-such-scheme:bob");
+	zkl_lock    *lock = lock_new(s, path.text, NULL);
+	zkl_grant    grant;
+	zkl_error    error = {0};
+	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, &error), ZKL_EACCES);
+	EXPECT_TRUE(strstr(error.message, "identities") != NULL && strstr(error.message, "secret") == NULL);
+	zkl_lock_free(lock);
+	zkl_session_close(s, ENOUGH_MS);
+}
+
 /* ---- options ---- */
 
 static void others_of_another_form_are_refused(void)
@@ -448,6 +462,7 @@ int main(int argc, char **argv)
 		{TEST(run_waits_behind_its_own_node_that_may_not_be_deleted, 60)},
 		{TEST(exceeded_quota_is_said_and_the_lock_works_again_below_it, 60)},
 		{TEST(auth_of_another_form_is_refused, 20)},
+		{TEST(others_that_servers_do_not_take_for_identities_are_eacces, 20)},
 		{TEST(others_of_another_form_are_refused, 20)},
 		{0},
 	};

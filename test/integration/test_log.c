@@ -119,6 +119,32 @@ static void log_level_is_kept_to(void)
 	net_close(&n);
 }
 
+/* Read with its mark, and watched as the lowest. */
+static void nodes_in_front_that_no_session_ends_are_logged(void)
+{
+	lock_path    path = new_path();
+	char         first[300], second[300];
+	recorder     events = RECORDER("behind directories");
+	zkl_session *s = open_logged(all_servers(), 4);
+	zkl_lock    *lock = lock_new(s, path.text, &events);
+	snprintf(first, sizeof first, "%s/x-0000000000", path.text);
+	snprintf(second, sizeof second, "%s/x-0000000001", path.text);
+	EXPECT_INT(zkclient_make_directory(observer(), path.text), ZOK);
+	EXPECT_INT(zkclient_make_directory(observer(), first), ZOK);
+	EXPECT_INT(zkclient_make_directory(observer(), second), ZOK);
+	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
+	EVENTUALLY(lines("lasting", 4, second) == 1, ENOUGH_MS);
+	EXPECT_INT(lines("lasting", 4, first), 0);
+	EXPECT_INT(zkclient_delete(observer(), second), ZOK);
+	EVENTUALLY(lines("lasting", 4, first) == 1, ENOUGH_MS);
+	EXPECT_INT(zkclient_delete(observer(), first), ZOK);
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
+	EXPECT_INT(lines("lasting", 4, ""), 2);
+	zkl_lock_free(lock);
+	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
+	recorder_free(&events);
+}
+
 static void foreign_and_duplicate_nodes_are_logged(void)
 {
 	lock_path    path = new_path();
@@ -133,6 +159,7 @@ static void foreign_and_duplicate_nodes_are_logged(void)
 	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
 	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_WAITING, 1, ENOUGH_MS, &e));
 	EXPECT_INT(lines("foreign", 4, path.text), 1);
+	EXPECT_INT(lines("lasting", 4, ""), 0);
 	/* The same name with another number, as only a second create of ours could have made it. */
 	struct String_vector names = {0, NULL};
 	EXPECT_INT(zkclient_children(observer(), path.text, &names), ZOK);
@@ -326,6 +353,7 @@ int main(int argc, char **argv)
 	static const test tests[] = {
 		{TEST(life_of_a_session_is_logged, 90)},
 		{TEST(log_level_is_kept_to, 60)},
+		{TEST(nodes_in_front_that_no_session_ends_are_logged, 60)},
 		{TEST(foreign_and_duplicate_nodes_are_logged, 60)},
 		{TEST(holder_that_cannot_watch_its_node_is_logged, 60)},
 		{TEST(names_without_an_address_are_logged_and_tried_again, 90)},

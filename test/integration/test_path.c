@@ -43,19 +43,27 @@ static void hostile_paths_are_refused_and_nothing_is_made(void)
 		{"/a\nb", "print"},
 		{"/a\x7f", "print"},
 		{"/a\xc2\x85", "print"},
+		{"/a/\xf0\x9f\x98\x80", "four bytes of UTF-8"},
+		{"/a/_c_5fdd7fd5-3dc3-4b0c-a9a5-ae18c3b1d001-lock-0000000001", "ten digits"},
+		{"/a/x-0000000001/b", "ten digits"},
 		{"/zookeeper", "zookeeper"},
 		{"/zookeeper/x", "zookeeper"},
 	};
 	net n;
 	net_open(&n, 1, server_count());
 	zkl_session *s = session_open(n.servers, SESSION_MS);
+	zkl_options  options = ZKL_OPTIONS_INIT;
+	options.flags = ZKL_OBSERVE;
 	EVENTUALLY(session_timeout_ms(s) > 0, ENOUGH_MS);
 	for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
 		zkl_lock *lock = NULL;
-		zkl_peer  peer;
-		zkl_error made = {0}, asked = {0};
+		zkl_election *election = NULL;
+		zkl_peer      peer;
+		zkl_error     made = {0}, asked = {0};
 		EXPECT_RC(zkl_lock_new(s, hostile[i].path, NULL, &lock, &made), ZKL_EPATH);
 		EXPECT_TRUE(lock == NULL);
+		EXPECT_RC(zkl_election_new(s, hostile[i].path, &options, &election, NULL), ZKL_EPATH);
+		EXPECT_TRUE(election == NULL);
 		EXPECT_RC(zkl_lock_holder(s, hostile[i].path, &peer, &asked), ZKL_EPATH);
 		if (!EXPECT_TRUE(is_one_plain_line(made.message) && strcasestr(made.message, hostile[i].rule) != NULL))
 			fprintf(stderr, "for \"%.40s\": %s\n", hostile[i].path, made.message);
@@ -73,7 +81,7 @@ static void longest_and_oddest_paths_work(void)
 	char         longest[ZKL_PATH_MAX + 1], odd[ZKL_PATH_MAX + 1];
 	zkl_session *s = session_open(all_servers(), SESSION_MS);
 	zkl_grant    grant = {0};
-	snprintf(longest, sizeof longest, "%s/%0*d", base.text, (int)(ZKL_PATH_MAX - strlen(base.text) - 1), 7);
+	snprintf(longest, sizeof longest, "%s/%*s", base.text, (int)(ZKL_PATH_MAX - strlen(base.text) - 1), "x");
 	snprintf(odd, sizeof odd, "%s/b\xc3\xa4r %%s {0}/...", base.text);
 	const char *paths[] = {longest, odd};
 	for (size_t i = 0; i < 2; i++) {
@@ -85,6 +93,30 @@ static void longest_and_oddest_paths_work(void)
 		zkl_lock_free(lock);
 	}
 	EXPECT_INT((int64_t)strlen(longest), ZKL_PATH_MAX);
+	zkl_session_close(s, ENOUGH_MS);
+}
+
+/* Each side of each border in PathUtils.validatePath, beside what the servers say of it. */
+static void characters_are_refused_as_servers_refuse_them(void)
+{
+	static const char *const parts[] = {
+		"\x01",         "\x1e",         "\x1f",         " ",            "~",                "\x7f",
+		"\xc2\x80",     "\xc2\x9f",     "\xc2\xa0",     "\xdf\xbf",     "\xe0\xa0\x80",     "\xed\x9f\xbf",
+		"\xee\x80\x80", "\xef\xa3\xbf", "\xef\xa4\x80", "\xef\xbf\xaf", "\xef\xbf\xb0",     "\xef\xbf\xbd",
+		"\xef\xbf\xbf", "\xed\xa0\x80", "\xed\xbf\xbf", "\xff",         "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf",
+	};
+	lock_path    base = new_path();
+	zkl_session *s = session_open(all_servers(), SESSION_MS);
+	EXPECT_INT(zkclient_make_directory(observer(), base.text), ZOK);
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+		char      path[ZKL_PATH_MAX + 1];
+		zkl_lock *lock = NULL;
+		snprintf(path, sizeof path, "%s/a%sb", base.text, parts[i]);
+		int servers_say = zkclient_make_directory(observer(), path), we_say = zkl_lock_new(s, path, NULL, &lock, NULL);
+		if (!EXPECT_TRUE(servers_say == ZOK ? we_say == ZKL_OK : servers_say == ZBADARGUMENTS && we_say == ZKL_EPATH))
+			fprintf(stderr, "for part %zu: %d, %d\n", i, servers_say, we_say);
+		zkl_lock_free(lock);
+	}
 	zkl_session_close(s, ENOUGH_MS);
 }
 
@@ -140,7 +172,7 @@ static void chroot_counts_towards_the_longest_path(void)
 	zkl_session *s = session_open(chroot, SESSION_MS);
 	zkl_lock    *lock = NULL;
 	zkl_error    error;
-	snprintf(path, sizeof path, "/%0*d", ZKL_PATH_MAX - 11, 7);
+	snprintf(path, sizeof path, "/%*s", ZKL_PATH_MAX - 11, "x");
 	EXPECT_RC(zkl_lock_new(s, path, NULL, &lock, &error), ZKL_EPATH);
 	zkl_session_close(s, ENOUGH_MS);
 }
@@ -206,6 +238,31 @@ static void hostile_chroots_and_hosts_are_refused_on_open(void)
 	}
 }
 
+/* At one and below it, at once and in steps. */
+static void ephemeral_parents_are_epath(void)
+{
+	lock_path    base = new_path();
+	zkl_session *s = session_open(all_servers(), SESSION_MS);
+	char         parent[ZKL_PATH_MAX + 1];
+	snprintf(parent, sizeof parent, "%s/session", base.text);
+	EXPECT_INT(zkclient_make_directory(observer(), base.text), ZOK);
+	EXPECT_INT(zkclient_create(observer(), parent, "x", 1, ZOO_EPHEMERAL, NULL, 0), ZOK);
+	static const char *const below[] = {"", "/a", "/a/b"};
+	for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
+		char      path[ZKL_PATH_MAX + 1];
+		zkl_grant grant;
+		zkl_error error = {0};
+		snprintf(path, sizeof path, "%.150s%s", parent, below[i]);
+		zkl_lock *lock = lock_new(s, path, NULL);
+		EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, &error), ZKL_EPATH);
+		EXPECT_TRUE(is_one_plain_line(error.message) && strstr(error.message, "ephemeral") != NULL);
+		EXPECT_RC(zkl_lock_acquire(lock, 0, &grant, NULL), ZKL_EPATH);
+		zkl_lock_free(lock);
+	}
+	EXPECT_INT(zkclient_delete(observer(), parent), ZOK);
+	zkl_session_close(s, ENOUGH_MS);
+}
+
 static void locks_below_zookeepers_own_nodes_are_refused_by_chroot_too(void)
 {
 	char at[600];
@@ -252,11 +309,13 @@ int main(int argc, char **argv)
 	static const test tests[] = {
 		{TEST(hostile_paths_are_refused_and_nothing_is_made, 60)},
 		{TEST(longest_and_oddest_paths_work, 60)},
+		{TEST(characters_are_refused_as_servers_refuse_them, 60)},
 		{TEST(parents_of_a_nested_path_are_made, 60)},
 		{TEST(chroot_that_exists_is_a_prefix, 60)},
 		{TEST(chroot_counts_towards_the_longest_path, 60)},
 		{TEST(missing_chroot_is_epath_and_never_made, 60)},
 		{TEST(hostile_chroots_and_hosts_are_refused_on_open, 60)},
+		{TEST(ephemeral_parents_are_epath, 60)},
 		{TEST(locks_below_zookeepers_own_nodes_are_refused_by_chroot_too, 60)},
 		{TEST(a_host_that_does_not_resolve_keeps_nobody_from_the_others, 60)},
 		{TEST(no_host_that_resolves_is_enotconn_in_time, 60)},

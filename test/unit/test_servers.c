@@ -109,6 +109,7 @@ static void bad_list_is_refused_with_the_rule_that_it_breaks(void)
 		if (!CHECK(strncmp(message, "ZKL_EINVAL: ", 12) == 0 && strstr(message, cases[i].rule)))
 			printf("    %s: \"%s\"\n", cases[i].text, message);
 	}
+	CHECK(strstr(parse("http://zk1:2181"), "a port must be a number"));
 	CHECK_STR(parse("zk1:0"), "ZKL_EINVAL: servers \"zk1:0\": a port must be a number from 1 to 65535, like "
 	                          "host1:2181,host2:2181/chroot");
 	CHECK_INT(zkl__servers_parse(&(struct zkl__servers){0}, "zk1:0", NULL), ZKL_EINVAL);
@@ -123,6 +124,7 @@ static void chroot_obeys_the_rules_of_paths(void)
 		{"zk1//app", "has an empty part (//)"},
 		{"zk1/a/../b", "must not have a part"},
 		{"zk1/a\x01", "not printable"},
+		{"zk1/\xf0\x9f\x94\x92", "has a character of four bytes of UTF-8"},
 		{"zk1/app,zk2", ""}, /* a comma is possible in a path */
 	};
 
