@@ -11,8 +11,8 @@
 
 /* A queue, seen once. */
 struct zkl__look {
-	zkl_peer peer;  /* who holds or leads */
-	uint32_t ahead; /* contenders before ours; 0: we have no node there */
+	zkl_peer peer;    /* who holds or leads */
+	uint32_t ahead;   /* contenders before ours; 0: we have no node there */
 	bool     lasting; /* no session ends its node */
 };
 

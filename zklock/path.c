@@ -17,8 +17,8 @@
 static size_t printable_utf8(const unsigned char *s)
 {
 	static const unsigned least[] = {0, 0, 0x80, 0x800};
-	size_t   length = *s < 0x80 ? 1 : (*s & 0xe0) == 0xc0 ? 2 : (*s & 0xf0) == 0xe0 ? 3 : 0;
-	unsigned c;
+	size_t                length = *s < 0x80 ? 1 : (*s & 0xe0) == 0xc0 ? 2 : (*s & 0xf0) == 0xe0 ? 3 : 0;
+	unsigned              c;
 
 	if (length <= 1)
 		return *s >= 0x20 && *s < 0x7f ? length : 0;
@@ -35,7 +35,7 @@ static size_t printable_utf8(const unsigned char *s)
 
 static int bad(zkl_error *reterr, const char *what, const char *path, const char *rule)
 {
-	char shown[64];
+	char shown[96];
 
 	zkl__printable(shown, sizeof shown, path, strlen(path));
 	return zkl__error(reterr, ZKL_EPATH, 0, 0, "%s \"%s\" %s", what, shown, rule);

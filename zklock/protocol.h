@@ -37,8 +37,8 @@ enum zkl__result {
 	ZKL__DENIED,
 	ZKL__BARREN,    /* its parent is ephemeral, and has no children */
 	ZKL__UNCLAIMED, /* no access list can name the session's credentials */
-	ZKL__UNKNOWN, /* the connection broke: it may have been carried out */
-	ZKL__REFUSED  /* anything else; zk_code says what */
+	ZKL__UNKNOWN,   /* the connection broke: it may have been carried out */
+	ZKL__REFUSED    /* anything else; zk_code says what */
 };
 
 /* The name under which a party's watches come back. Who comes after it has it again, for the client keeps one watch for

@@ -58,6 +58,6 @@ int64_t zkl__queue_sequence(const char *name);
  * digests: they do count as contenders when they are there, but would be refused for what they happen to end in. */
 bool zkl__queue_is_taken(const char *name);
 void zkl__queue_look(struct zkl__queue *q, const char *const *names, size_t count, enum zkl__kind kind,
-                        struct zkl__uuid uuid);
+                     struct zkl__uuid uuid);
 
 #endif

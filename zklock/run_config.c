@@ -62,12 +62,16 @@ static bool next_line(const char **text, size_t *left, struct line *line)
 
 /* ---- the configuration ---- */
 
-static void unquote(const char **text, size_t *length)
+/* False: a quote has no end. */
+static bool unquote(const char **text, size_t *length)
 {
-	if (*length >= 2 && ((*text)[0] == '"' || (*text)[0] == '\'') && (*text)[*length - 1] == (*text)[0]) {
-		(*text)++;
-		*length -= 2;
-	}
+	if (*length == 0 || ((*text)[0] != '"' && (*text)[0] != '\''))
+		return true;
+	if (*length == 1 || (*text)[*length - 1] != (*text)[0])
+		return false;
+	(*text)++;
+	*length -= 2;
+	return true;
 }
 
 static bool is_key(const char *key, size_t length, const char *name)
@@ -86,7 +90,8 @@ static int parse_setting(const struct line *line, struct zkl__config *config, ch
 	char      **setting = NULL;
 	trim(&key, &key_length);
 	trim(&value, &value_length);
-	unquote(&value, &value_length);
+	if (!unquote(&value, &value_length))
+		return WRONG("line %u: a quote without its end", line->number);
 	if (is_key(key, key_length, ZKL__SERVERS_VARIABLE))
 		setting = &config->servers;
 	else if (is_key(key, key_length, ZKL__AUTH_FILE_VARIABLE))

@@ -249,7 +249,7 @@ static size_t tell_of_names(const zkl_session *s, char *ret, size_t size)
 		if (s->resolving || !s->servers.list[i].known)
 			used += (size_t)snprintf(ret + used, size - used, "%s%s: %s", used ? "; " : "",
 			                         s->servers.list[i].host,
-			                         s->resolving    ? "still being looked up"
+			                         s->resolving   ? "still being looked up"
 			                         : s->looked_up ? "does not resolve"
 			                                        : "not tried yet");
 	return used < size ? used : size - 1;

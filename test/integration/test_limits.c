@@ -223,7 +223,8 @@ static void many_locks_share_one_heartbeat_and_survive_a_cut(void)
 	EVENTUALLY(atomic_load(&c->granted) == many, ENOUGH_MS);
 	printf("%d locks in %.1f s, %.0f bytes each ... ", many, (double)(now_ms() - start_ms) / 1000,
 	       (double)(heap_bytes() - before) / (many - 1));
-	EVENTUALLY(net_requests(&n, OP_GET_CHILDREN2) >= 2 * many, ENOUGH_MS); /* each has listed, and watches its node */
+	EVENTUALLY(net_requests(&n, OP_GET_CHILDREN2) >= 2 * many,
+	           ENOUGH_MS); /* each has listed, and watches its node */
 	EVENTUALLY(zkl_lock_holder(c->session, "/zklock-test/nothing", &peer, NULL) == 0, ENOUGH_MS);
 	int64_t timeout_ms = session_timeout_ms(c->session);
 	wait_for_full_lease(c->session);

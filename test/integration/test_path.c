@@ -56,7 +56,7 @@ static void hostile_paths_are_refused_and_nothing_is_made(void)
 	options.flags = ZKL_OBSERVE;
 	EVENTUALLY(session_timeout_ms(s) > 0, ENOUGH_MS);
 	for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
-		zkl_lock *lock = NULL;
+		zkl_lock     *lock = NULL;
 		zkl_election *election = NULL;
 		zkl_peer      peer;
 		zkl_error     made = {0}, asked = {0};
@@ -100,10 +100,30 @@ static void longest_and_oddest_paths_work(void)
 static void characters_are_refused_as_servers_refuse_them(void)
 {
 	static const char *const parts[] = {
-		"\x01",         "\x1e",         "\x1f",         " ",            "~",                "\x7f",
-		"\xc2\x80",     "\xc2\x9f",     "\xc2\xa0",     "\xdf\xbf",     "\xe0\xa0\x80",     "\xed\x9f\xbf",
-		"\xee\x80\x80", "\xef\xa3\xbf", "\xef\xa4\x80", "\xef\xbf\xaf", "\xef\xbf\xb0",     "\xef\xbf\xbd",
-		"\xef\xbf\xbf", "\xed\xa0\x80", "\xed\xbf\xbf", "\xff",         "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf",
+		"\x01",
+		"\x1e",
+		"\x1f",
+		" ",
+		"~",
+		"\x7f",
+		"\xc2\x80",
+		"\xc2\x9f",
+		"\xc2\xa0",
+		"\xdf\xbf",
+		"\xe0\xa0\x80",
+		"\xed\x9f\xbf",
+		"\xee\x80\x80",
+		"\xef\xa3\xbf",
+		"\xef\xa4\x80",
+		"\xef\xbf\xaf",
+		"\xef\xbf\xb0",
+		"\xef\xbf\xbd",
+		"\xef\xbf\xbf",
+		"\xed\xa0\x80",
+		"\xed\xbf\xbf",
+		"\xff",
+		"\xf0\x90\x80\x80",
+		"\xf4\x8f\xbf\xbf",
 	};
 	lock_path    base = new_path();
 	zkl_session *s = session_open(all_servers(), SESSION_MS);
@@ -112,8 +132,10 @@ static void characters_are_refused_as_servers_refuse_them(void)
 		char      path[ZKL_PATH_MAX + 1];
 		zkl_lock *lock = NULL;
 		snprintf(path, sizeof path, "%s/a%sb", base.text, parts[i]);
-		int servers_say = zkclient_make_directory(observer(), path), we_say = zkl_lock_new(s, path, NULL, &lock, NULL);
-		if (!EXPECT_TRUE(servers_say == ZOK ? we_say == ZKL_OK : servers_say == ZBADARGUMENTS && we_say == ZKL_EPATH))
+		int servers_say = zkclient_make_directory(observer(), path),
+		    we_say = zkl_lock_new(s, path, NULL, &lock, NULL);
+		if (!EXPECT_TRUE(servers_say == ZOK ? we_say == ZKL_OK
+		                                    : servers_say == ZBADARGUMENTS && we_say == ZKL_EPATH))
 			fprintf(stderr, "for part %zu: %d, %d\n", i, servers_say, we_say);
 		zkl_lock_free(lock);
 	}

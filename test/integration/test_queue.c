@@ -284,9 +284,9 @@ static void own_node_deleted_just_before_the_predecessor_grants_nothing(void)
 		net_reset_counts(&n);
 		if (i % 4 == 0) /* only the first of its two watches is in force */
 			proxy_arm(n.at[0], &(proxy_rule){.op = OP_GET_CHILDREN2,
-			                                .nth = 1,
-			                                .path = node_name(&predecessor),
-			                                .act = PROXY_HOLD_REQUEST});
+			                                 .nth = 1,
+			                                 .path = node_name(&predecessor),
+			                                 .act = PROXY_HOLD_REQUEST});
 		EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
 		if (i % 4 == 0) {
 			EXPECT_TRUE(proxy_wait_struck(n.at[0], ENOUGH_MS));

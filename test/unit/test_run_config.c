@@ -53,6 +53,10 @@ static void malformed_configuration_is_refused_by_line(void)
 	MALFORMED("ZKLOCK_SERVERS=\n", "line 1: ZKLOCK_SERVERS has no value");
 	MALFORMED("ZKLOCK_SERVERS=h\0:1\n", "line 1");
 	MALFORMED("ZKLOCK_AUTH_FILE=\"\"\n", "line 1: ZKLOCK_AUTH_FILE has no value");
+	MALFORMED("ZKLOCK_SERVERS=\"h:1\n", "line 1: a quote without its end");
+	MALFORMED("ZKLOCK_SERVERS='h:1\"\n", "line 1: a quote without its end");
+	MALFORMED("ZKLOCK_SERVERS='\n", "line 1: a quote without its end");
+	MALFORMED("ZKLOCK_SERVERS='h:1' # ours\n", "line 1: a quote without its end");
 	MALFORMED("#\n\xef\xbb\xbfZKLOCK_SERVERS=h:1\n", "line 2: unknown key");
 	MALFORMED("\nZKLOCK_AUTH_FILE=auth\n", "line 2: ZKLOCK_AUTH_FILE does not begin with \"/\"");
 }
@@ -83,7 +87,9 @@ static void credentials_are_lines(void)
 {
 	GIVES("digest:user:secret", "digest:user:secret");
 	GIVES("digest:user:secret\r\n", "digest:user:secret");
-	GIVES("\xef\xbb\xbf" "digest:user:secret", "digest:user:secret");
+	GIVES("\xef\xbb\xbf"
+	      "digest:user:secret",
+	      "digest:user:secret");
 	GIVES("# ours\n\n\tdigest:user:with # and : in it \n  # end\n", "digest:user:with # and : in it");
 	GIVES("digest:a:1\n\nensemble:blue\ndigest:b:2\n", "digest:a:1\nensemble:blue\ndigest:b:2");
 }
