@@ -150,8 +150,12 @@ static void hear_done(unsigned client, uint64_t party, unsigned kind, const stru
 		say(client, party, "%s: %c%" PRId64 "%c of %s", zkl__op_name(r->op), MARK, r->czxid, MARK,
 		    session_label(r->owner));
 		break;
+	case ZKL__WATCH:
+		say(client, party, "%s: done, of %s", zkl__op_name(r->op), session_label(r->owner));
+		break;
 	case ZKL__WATCH_MARK:
-		say(client, party, "%s: %s", zkl__op_name(r->op), r->marked ? "marked" : "not marked");
+		say(client, party, "%s: %s, of %s", zkl__op_name(r->op), r->marked ? "marked" : "not marked",
+		    session_label(r->owner));
 		break;
 	default:
 		say(client, party, "%s: done", zkl__op_name(r->op));
@@ -161,7 +165,8 @@ static void hear_done(unsigned client, uint64_t party, unsigned kind, const stru
 
 static void hear_reply(unsigned client, const struct zkl__mail *mail)
 {
-	static const char *const results[] = {"done", "no node", "exists", "not empty", "denied", "unknown", "refused"};
+	static const char *const results[] = {"done", "no node", "exists", "not empty",
+	                                      "denied", "barren", "unclaimed", "unknown", "refused"};
 	const struct zkl__reply *r = &mail->reply;
 	uint64_t                 party = mail->party & 0xffff;
 

@@ -91,10 +91,12 @@ void mail_reply(struct zkl__reply *reply, const struct mail *mail)
 	case ZKL__CREATE:
 	case ZKL__FIND:
 	case ZKL__FIND_WATCH:
+	case ZKL__WATCH:
 		fill_stat(reply, r);
 		break;
 	case ZKL__WATCH_MARK:
 		reply->marked = r->mark;
+		fill_stat(reply, r);
 		break;
 	default:
 		break;

@@ -37,6 +37,7 @@ MUTANTS = [
     ("reply time instead of send time", H, "zkl__lease_add_proof(&hub->lease, reply->sent_ns, reply->replied_ns);",
      "zkl__lease_add_proof(&hub->lease, reply->replied_ns, reply->replied_ns);"),
     ("watch the head", C, '"%s", queue->predecessor);', '"%s", queue->lowest);'),
+    ("a session's node said to be nobody's", C, "reply->result == ZKL__DONE && !reply->owner", "reply->result == ZKL__DONE"),
     ("grant on any deletion", C, "	if (c->next) {\n		entitled", "	if (true) {\n		entitled"),
     ("no own-node watch", C, "	if (!c->watched && !c->own_watch)\n		c->own_watch", "	c->watched = true;\n	if (false)\n		c->own_watch"),
     ("granted while the own watch is unanswered", C, "!c->gone || !c->watched)", "!c->gone)"),

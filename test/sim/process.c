@@ -220,9 +220,22 @@ static void world_ready(void *world, struct zkl__source *source)
 	}
 }
 
+/* An operator is asked to delete it. */
+static void check_lasting(const char *path)
+{
+	for (int16_t i = 0; i < TREE_DIRECTORIES; i++) {
+		int16_t node = tree_find(i, strrchr(path, '/') + 1);
+
+		if (node != NOBODY && tree_node(node)->session != NOBODY)
+			report_failure(LASTING, "%s is said to be nobody's", path);
+	}
+}
+
 static void world_log(void *world, int level, const char *id, const char *text, const char *subject)
 {
 	(void)level;
+	if (strcmp(id, "lasting") == 0)
+		check_lasting(subject);
 	if (!((struct process *)world)->dead)
 		TRACE("process %d: log %s: %s (%s)", (int)((struct process *)world - processes), id, text,
 		      subject ? subject : "");

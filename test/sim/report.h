@@ -27,6 +27,7 @@
 	X(NO_MARK, "no-mark", "a candidate's node is never written to")                                                \
 	X(TERM, "term", "a node stays while the term that it stands for runs")                                         \
 	X(OBSERVED, "observed", "who is observed to lead was first, and in the end nobody is")                         \
+	X(LASTING, "lasting", "of no node that a session ends it is said that none does")                              \
 	X(BOUNDED, "bounded", "an attempt ends with its timeout")                                                      \
 	X(PROGRESS, "progress", "after the last fault everybody is granted or done within a bound")                    \
 	X(WRAPPER, "wrapper", "a command runs only under its lock, nothing is released before its tree is gone")
