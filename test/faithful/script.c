@@ -165,8 +165,8 @@ static void hear_done(unsigned client, uint64_t party, unsigned kind, const stru
 
 static void hear_reply(unsigned client, const struct zkl__mail *mail)
 {
-	static const char *const results[] = {"done", "no node", "exists", "not empty",
-	                                      "denied", "barren", "unclaimed", "unknown", "refused"};
+	static const char *const results[] = {"done",   "no node",   "exists",  "not empty", "denied",
+	                                      "barren", "unclaimed", "unknown", "refused"};
 	const struct zkl__reply *r = &mail->reply;
 	uint64_t                 party = mail->party & 0xffff;
 
