@@ -19,13 +19,13 @@ struct zkl__config {
 	char *servers, *auth_file;
 };
 
-/* A byte order mark at the beginning counts in neither. Lines KEY=VALUE; comments begin with '#'; blanks around key and value do not count, nor do quotes around the value.
- * The last value of a key wins. -1: *ret_why, and nothing to clear. */
+/* Lines KEY=VALUE; comments begin with '#'; blanks around key and value do not count, nor do quotes around the value, nor a
+ * byte order mark before all. The last value of a key wins. -1: *ret_why, and nothing to clear. */
 int  zkl__config_parse(const char *text, size_t length, struct zkl__config *ret, char *ret_why);
 void zkl__config_clear(struct zkl__config *config);
 
-/* Lines SCHEME:CREDENTIAL, as in "digest:user:password"; comments begin with '#'; blanks around a line do not count. *ret:
- * the lines, a newline between them, the caller's to free. -1: *ret_why; no credential at all is wrong, too. */
+/* Lines SCHEME:CREDENTIAL, as in "digest:user:password"; comments begin with '#'; blanks around a line do not count,
+ * nor does a byte order mark before all. *ret: the lines, a newline between them, the caller's to free. -1: *ret_why; no credential at all is wrong, too. */
 int zkl__auth_parse(const char *text, size_t length, char **ret, char *ret_why);
 
 #endif

@@ -68,19 +68,13 @@ static int read_open_file(int fd, const char *path, bool secret, char *text, siz
 {
 	struct stat status;
 
-	if (fstat(fd, &status) < 0)
+	fcntl(fd, F_SETFL, 0); /* who writes to a pipe may take a while */
+	const ssize_t length = read_all(fd, text, size);
+	if (length < 0 || fstat(fd, &status) < 0)
 		return refuse_error(path, errno, ret_why);
-	if (S_ISDIR(status.st_mode))
-		return refuse_error(path, EISDIR, ret_why);
-	if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
-		return refuse_file(path, "neither a file nor a pipe", ZKL__STATUS_USAGE, ret_why);
 	if (secret && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
 		return refuse_file(path, "credentials that others than the owner have access to: chmod 600",
 		                   ZKL__STATUS_USAGE, ret_why);
-	fcntl(fd, F_SETFL, 0); /* who writes to a pipe may take a while */
-	const ssize_t length = read_all(fd, text, size);
-	if (length < 0)
-		return refuse_error(path, errno, ret_why);
 	if ((size_t)length == size)
 		return refuse_file(path, "too long", ZKL__STATUS_USAGE, ret_why);
 	*ret_length = (size_t)length;
