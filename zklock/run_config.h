@@ -25,7 +25,8 @@ int  zkl__config_parse(const char *text, size_t length, struct zkl__config *ret,
 void zkl__config_clear(struct zkl__config *config);
 
 /* Lines SCHEME:CREDENTIAL, as in "digest:user:password"; comments begin with '#'; blanks around a line do not count,
- * nor does a byte order mark before all. *ret: the lines, a newline between them, the caller's to free. -1: *ret_why; no credential at all is wrong, too. */
+ * nor does a byte order mark before all. *ret: the lines, a newline between them, the caller's to free. -1: *ret_why; no
+ * credential at all is wrong, too. */
 int zkl__auth_parse(const char *text, size_t length, char **ret, char *ret_why);
 
 #endif
