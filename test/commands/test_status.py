@@ -358,13 +358,6 @@ class Configuration(CommandTest):
 
 
 class NobodyThere(CommandTest):
-    def test_names_that_there_was_no_time_to_resolve(self):
-        for _ in range(10):
-            status, _, err = self.call("-s", "no-such-host.invalid:1", "--connect-timeout", "1ms", self.lock, "--", "true")
-            self.assertEqual(status, 69)
-            self.assert_one_line(err, "no-such-host.invalid: ")
-            self.assertRegex(err, b"still being looked up|not tried yet")
-
     def test_unreached_within_the_connect_timeout(self):
         for arguments in ((), ("-n",), ("-w", "20")):
             with self.subTest(arguments=arguments):

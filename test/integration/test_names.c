@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of servers: slow, dead, changed, of several addresses, and literal ones. What a name resolves to is this program's
  * business: the library's calls of getaddrinfo() come here (-Wl,--wrap). */
+#include "../../zklock/look.h"
 #include "harness.h"
 
 #include <netdb.h>
@@ -232,6 +233,26 @@ static void calls_keep_their_timeouts_while_names_do_not_resolve_any_more(void)
 	zkl_session_close(s, 1000);
 	EXPECT_RANGE(now_ms() - start_ms, 0, late(1000));
 	place_close(&p);
+}
+
+/* Who is asked why no server was reached, as early as can be. */
+static void name_is_not_said_to_resolve_to_nothing_before_it_was_looked_up(void)
+{
+	char why[250];
+	dns_set_delay(60000);
+	for (int i = 0; i < 50; i++) {
+		zkl_session *s = session_open("zk.test:1", SESSION_MS);
+		zkl__session_why_unreached(s, why, sizeof why);
+		if (!EXPECT_TRUE(strcmp(why, "zk.test: not tried yet") == 0 ||
+		                 strcmp(why, "zk.test: still being looked up") == 0))
+			fprintf(stderr, "it says: %s\n", why);
+		zkl_session_close(s, 0);
+	}
+	dns_reset();
+	zkl_session *s = session_open("zk.test:1", SESSION_MS);
+	EVENTUALLY((zkl__session_why_unreached(s, why, sizeof why), strcmp(why, "zk.test: does not resolve") == 0),
+	           ENOUGH_MS);
+	zkl_session_close(s, 0);
 }
 
 static void dead_dns_ends_no_lease(void)
@@ -642,6 +663,7 @@ int main(int argc, char **argv)
 	static const test tests[] = {
 		{TEST(calls_keep_their_timeouts_while_names_do_not_resolve, 90)},
 		{TEST(calls_keep_their_timeouts_while_names_do_not_resolve_any_more, 60)},
+		{TEST(name_is_not_said_to_resolve_to_nothing_before_it_was_looked_up, 60)},
 		{TEST(dead_dns_ends_no_lease, 90)},
 		{TEST(dead_dns_makes_nobody_busy, 60)},
 		{TEST(expired_session_opens_anew_without_a_name, 60)},

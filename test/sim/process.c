@@ -223,8 +223,8 @@ static void world_ready(void *world, struct zkl__source *source)
 /* An operator is asked to delete it. */
 static void check_lasting(const char *path)
 {
-	for (int16_t i = 0; i < TREE_DIRECTORIES; i++) {
-		int16_t node = tree_find(i, strrchr(path, '/') + 1);
+	for (int i = 0; i < TREE_DIRECTORIES; i++) {
+		int16_t node = tree_find((int16_t)i, strrchr(path, '/') + 1);
 
 		if (node != NOBODY && tree_node(node)->session != NOBODY)
 			report_failure(LASTING, "%s is said to be nobody's", path);
