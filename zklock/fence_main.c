@@ -276,7 +276,7 @@ int main(int argc, char **argv)
 	case 'v':
 		return zkl__wrapper_print_version();
 	default:
-		return usage("unknown option ", argv[optind - 1]);
+		return usage("unknown option ", argv[1]);
 	}
 	if (argc - optind < 2)
 		return usage(argc == optind ? "no FILE given" : "no TOKEN given", "");

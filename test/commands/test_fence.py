@@ -232,6 +232,7 @@ class WrongUse(FenceTest):
                                     ((self.fence, "9223372036854775808", "--", "true"), "not a TOKEN"),
                                     ((self.fence, "99999999999999999999", "--", "true"), "not a TOKEN"),
                                     (("-x", self.fence, TOKEN, "--", "true"), "unknown option -x"),
+                                    (("-xy", self.fence, TOKEN, "--", "true"), "unknown option -xy"),
                                     (("--what", self.fence, TOKEN, "--", "true"), "unknown option --what")):
             with self.subTest(arguments=arguments):
                 status, out, err = self.call(*arguments)
