@@ -109,8 +109,8 @@ int zkl__lock_path_check(const char *path, const char *chroot, zkl_error *reterr
 		snprintf(name, sizeof name, "%.*s", (int)(end - part), part);
 		if (zkl__queue_is_taken(name))
 			return bad(reterr, "path", path,
-			           "has a part that ends in ten digits, like a contender's node: as one it would block "
-			           "a lock on its parent for good");
+			           "has a part that is named like a contender's node: as one it would block a lock on "
+			           "its parent for good");
 	}
 	return 0;
 }

@@ -47,10 +47,16 @@ int64_t zkl__queue_sequence(const char *name)
 
 bool zkl__queue_is_taken(const char *name)
 {
-	size_t length = strlen(name);
+	static const char *const before[] = {"lock-", "latch-", "lock__"};
+	size_t                   length = strlen(name);
+	bool                     taken = strncmp(name, "_c_", 3) == 0;
 
-	return zkl__queue_sequence(name) != -1 &&
-	       (length <= DIGITS || !isxdigit((unsigned char)name[length - DIGITS - 1]));
+	for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+		size_t word = strlen(before[i]), tail = word + DIGITS;
+
+		taken |= length >= tail && memcmp(name + length - tail, before[i], word) == 0;
+	}
+	return taken && zkl__queue_sequence(name) != -1;
 }
 
 static bool is_ours(const char *name, const char *prefix)

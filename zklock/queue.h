@@ -54,8 +54,8 @@ void zkl__uuid_text(struct zkl__uuid uuid, char text[ZKL__UUID_MAX]);
 void zkl__queue_prefix(enum zkl__kind kind, struct zkl__uuid uuid, char name[ZKL__NAME_MAX]);
 /* The sequence number in a name; -1: it has none; -2: it is negative, the sequence has run over. */
 int64_t zkl__queue_sequence(const char *name);
-/* Has a directory of this name, made among contenders, a number as one of them? Not meant are longer numbers and hexadecimal
- * digests: they do count as contenders when they are there, but would be refused for what they happen to end in. */
+/* Is it what this library, Curator or kazoo names contenders? Others that end in ten digits count as contenders, too, where they
+ * are among them; but a lock may well be named after a time or a telephone number. */
 bool zkl__queue_is_taken(const char *name);
 void zkl__queue_look(struct zkl__queue *q, const char *const *names, size_t count, enum zkl__kind kind,
                      struct zkl__uuid uuid);

@@ -29,9 +29,9 @@ extern "C" {
 
 /* Makes a handle; no I/O, nothing is created on the servers. The path is absolute below the session's chroot: "/a/b", no
  * empty, "." or ".." part, no trailing slash, printable UTF-8 without characters of four bytes (servers refuse those),
- * ZKL_PATH_MAX bytes with the chroot, not below "/zookeeper". No part ends in ten digits as contenders' nodes do: a lock on its
- * parent would take it for one that never goes. A longer number and hexadecimal digits before the ten ("/orders/1234567890123") are
- * taken for names, although a queue counts them, too: use no such path's parent as a lock.
+ * ZKL_PATH_MAX bytes with the chroot, not below "/zookeeper". No part is named like a contender's node of this library, Curator
+ * or kazoo ("_c_...", or what ends in "lock-", "latch-" or "lock__", and ten digits): a lock on its parent would take it for
+ * a contender that never goes. Other names may end in ten digits or more, but then use no such path's parent as a lock.
  * *ret is the caller's to free. ZKL_EPATH (the message names the rule), ZKL_EINVAL, ZKL_ENOMEM. */
 ZKL_API int zkl_lock_new(zkl_session *session, const char *path, const zkl_options *options, zkl_lock **ret,
                          zkl_error *reterr);

@@ -169,16 +169,16 @@ class Refused(CommandTest):
         """It would block the lock on its parent, and nothing of it is made."""
         with zkwire.Client(SERVERS) as client:
             client.make(self.lock)
-        for name in ("x-0000000001", "_c_5fdd7fd5-3dc3-4b0c-a9a5-ae18c3b1d001-lock-0000000001", "0000000007/below"):
+        for name in ("lock-0000000001", "_c_5fdd7fd5-3dc3-4b0c-a9a5-ae18c3b1d001-lock-0000000001", "x__lock__0000000007/below"):
             for options in ((), ("-n",), ("--leader",)):
                 with self.subTest(name=name, options=options):
-                    self.refused(64, *options, self.lock + "/" + name, "--", "true", parts=("ends in ten digits",))
+                    self.refused(64, *options, self.lock + "/" + name, "--", "true", parts=("named like a contender's node",))
         self.assertEqual(self.nodes(), [])
 
     def test_own_node_as_a_path(self):
         status, out, err = self.call(self.lock, "--", "sh", "-c", '"$0" "$ZKLOCK_NODE" -- true', BINARY)
         self.assertEqual((status, out), (64, b""))
-        self.assert_one_line(err, "ends in ten digits")
+        self.assert_one_line(err, "named like a contender's node")
         self.assertEqual(self.nodes(), [])
 
     def test_path_at_or_below_an_ephemeral_node(self):

@@ -44,8 +44,8 @@ static void hostile_paths_are_refused_and_nothing_is_made(void)
 		{"/a\x7f", "print"},
 		{"/a\xc2\x85", "print"},
 		{"/a/\xf0\x9f\x98\x80", "four bytes of UTF-8"},
-		{"/a/_c_5fdd7fd5-3dc3-4b0c-a9a5-ae18c3b1d001-lock-0000000001", "ten digits"},
-		{"/a/x-0000000001/b", "ten digits"},
+		{"/a/_c_5fdd7fd5-3dc3-4b0c-a9a5-ae18c3b1d001-lock-0000000001", "named like a contender's node"},
+		{"/a/latch-0000000001/b", "named like a contender's node"},
 		{"/zookeeper", "zookeeper"},
 		{"/zookeeper/x", "zookeeper"},
 	};
