@@ -5,6 +5,7 @@
 #include "message.h"
 #include "session_options.h"
 #include "terminal.h"
+#include "wrapper.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -342,9 +343,11 @@ static void tell_tree(struct zkl__front *front, int cgroup_error)
 		     strerror(cgroup_error));
 }
 
-/* From the background it wanted the terminal: it may have it where that is ours to give. */
-static bool wants_terminal(struct zkl__front *front, int sig)
+/* From the background it wanted the terminal: it may have it where that is ours to give. Ctrl-Z is for a shell. */
+static bool need_not_stop(struct zkl__front *front, int sig)
 {
+	if (sig == SIGTSTP)
+		return !zkl__terminal_has_shell();
 	return (sig == SIGTTIN || sig == SIGTTOU) && give_terminal(front);
 }
 
@@ -356,13 +359,15 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 		tell_tree(front, report->value);
 		break;
 	case ZKL__REPORT_EXEC_FAILED:
-		BECAUSE(front, "cannot execute %.200s: %s", front->options->command[0], strerror(report->value));
-		feed(front, ZKL__ON_EXEC_FAILED, report->value);
+	case ZKL__REPORT_FORK_FAILED:
+		feed(front, ZKL__ON_NOT_STARTED,
+		     zkl__wrapper_not_started(report, front->options->command[0], front->why));
 		break;
 	case ZKL__REPORT_STOPPED:
-		feed(front, ZKL__ON_STOPPED, report->value);
-		if (wants_terminal(front, report->value))
+		if (need_not_stop(front, report->value))
 			feed(front, ZKL__ON_SIGNALLED, SIGCONT);
+		else
+			feed(front, ZKL__ON_STOPPED, report->value);
 		break;
 	case ZKL__REPORT_EXITED:
 		tell_end(front, report->value);
@@ -436,7 +441,8 @@ static void take_terminal_from_stopped(struct zkl__front *front)
 
 static void continue_command(struct zkl__front *front)
 {
-	give_terminal(front);
+	if (zkl__terminal_is_ours(front->terminal))
+		give_terminal(front);
 	zkl__child_signal(&front->child, SIGCONT);
 }
 
@@ -456,15 +462,17 @@ static void kill_tree(struct zkl__front *front)
 {
 	const int64_t since_ns = zkl__alarm_now() - front->kill_begin_ns;
 	int           living = 0;
+	char          who[64];
 
 	zkl__child_order(&front->child, ZKL__ORDER_KILL);
 	if (front->told_lost || front->child.orphaned || since_ns >= KILL_HELP_NS)
 		living = zkl__child_kill(&front->child);
 	if (living > 0 && !front->told_stuck && since_ns >= KILL_TELL_NS) {
 		front->told_stuck = true;
-		zkl__message_say(
-			"%d processes of the command cannot be killed: the session is kept alive until they end",
-			living);
+		zkl__child_survivor(&front->child, who, sizeof(who));
+		zkl__message_say("%d processes of the command cannot be killed, as %s: the session is kept alive until "
+		                 "they end",
+		                 living, who);
 	}
 	front->kill_pause_ns = zkl__kill_pause_next(front->kill_pause_ns);
 }
@@ -484,7 +492,7 @@ static void let_go(struct zkl__front *front)
 		TELL(front, "%s %s", front->claim.words->left, front->options->path);
 	take_terminal(front);
 	zkl__claim_release(&front->claim);
-	front->granted = front->told_lost = front->told_stuck = front->look = false;
+	front->granted = front->told_lost = front->told_stuck = front->told_frozen = front->look = false;
 	forget_wait(front, zkl__alarm_now());
 }
 
@@ -493,6 +501,20 @@ static void begin_pause(struct zkl__front *front, int pause_ms)
 	TELL(front, "campaigning again in %.3f s", pause_ms / 1e3);
 	front->pause_end_ns = zkl__alarm_now() + pause_ms * ZKL__NS_PER_MS;
 	forget_wait(front, front->pause_end_ns);
+}
+
+/* Who is frozen, and would not die of the signal, does not hear of it. */
+static void forward(struct zkl__front *front, int sig)
+{
+	const struct zkl__cgroup *cgroup = &front->child.cgroup;
+
+	zkl__child_signal(&front->child, sig);
+	if (front->told_frozen || !zkl__cgroup_is_frozen(cgroup))
+		return;
+	front->told_frozen = true;
+	zkl__message_say(
+		"the command's cgroup %s/%s is frozen: what it does at a signal has to wait until it is thawed",
+		cgroup->path, cgroup->name);
 }
 
 static void act(struct zkl__front *front, const struct zkl__supervisor_action *action)
@@ -508,7 +530,7 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 		spawn(front);
 		break;
 	case ZKL__DO_FORWARD:
-		zkl__child_signal(&front->child, action->value);
+		forward(front, action->value);
 		break;
 	case ZKL__DO_CONTINUE:
 		continue_command(front);
@@ -518,7 +540,7 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 		break;
 	case ZKL__DO_STOP_SELF:
 		zkl__message_show(NULL);
-		kill(getpid(), SIGSTOP);
+		zkl__wrapper_stop();
 		show(front);
 		break;
 	case ZKL__DO_STAY:
@@ -682,11 +704,10 @@ static void read_signals(struct zkl__front *front)
 	struct signalfd_siginfo info;
 
 	while (read(front->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-		if (info.ssi_signo == SIGCHLD)
-			zkl__child_reap(&front->child);
-		else
+		if (info.ssi_signo != SIGCHLD)
 			feed(front, ZKL__ON_SIGNALLED, (int)info.ssi_signo);
 	}
+	zkl__child_reap(&front->child);
 }
 
 static void read_reports(struct zkl__front *front)

@@ -41,7 +41,7 @@ struct zkl__front {
 	bool                   shows;              /* how the wait goes, on a terminal */
 	struct zkl__progress   progress;
 	uint32_t               requeued; /* places lost */
-	bool                   told_stuck;
+	bool                   told_stuck, told_frozen;
 	bool                   gave_terminal; /* to the command, and have not taken it back */
 	int                    alarm;
 	int64_t                granted_ns, grace_end_ns, kill_begin_ns, kill_pause_ns, pause_end_ns;

@@ -50,6 +50,34 @@ class TheCommandsOwn(CommandTest):
                               env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
         self.assertEqual((done.returncode, done.stderr), (128 + signal.SIGTERM, b""))
 
+    def test_without_a_proc_of_ours(self):
+        """No process could be found."""
+        for prefix in (("unshare", "--mount", "sh", "-c", 'umount -l /proc && exec "$@"', "sh"), ("unshare", "--pid", "--fork")):
+            with self.subTest(prefix=prefix):
+                if subprocess.run([*prefix, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+                    self.skipTest("no namespaces here")
+                self.prefix = prefix
+                status, out, err = self.call(self.lock, "--", "true")
+                self.assertEqual((status, out), (125, b""))
+                self.assert_one_line(err, "/proc")
+
+    def test_command_that_cannot_be_forked(self):
+        """As root there is no limit."""
+        prefix = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+        if subprocess.run([*prefix, BINARY, "--version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          check=False).returncode != 0:
+            self.skipTest("%s cannot be executed by nobody" % BINARY)
+        holder = self.hold()
+        self.prefix = prefix
+        waiter = self.queue()
+        script = "import resource, sys; resource.prlimit(int(sys.argv[1]), resource.RLIMIT_NPROC, (1, 1))"
+        subprocess.run([*prefix, sys.executable, "-c", script, str(wait_for(waiter.warden, "the warden runs"))], check=True)
+        holder.terminate()
+        status, out, err = waiter.result()
+        self.assertEqual((status, out), (125, b""))
+        self.assert_one_line(err, "cannot start true: Resource temporarily unavailable")
+        self.assert_free(2)
+
     def test_command_that_is_not_found(self):
         status, out, err = self.call(self.lock, "--", "/no/such/command")
         self.assertEqual((status, out), (127, b""))
