@@ -23,9 +23,9 @@
 #define LEAVE_MS   1000
 #define GIVE_UP_MS 200
 
-/* A look at the queue, in which nothing else goes on here: the one that was asked for with -v, and one for the terminal. */
-#define LOOK_MS       1000
-#define LOOK_SHORT_MS 200
+/* A look at the queue that has no answer for so long is given up; whether there is one is looked at so often. */
+#define LOOK_MS      1000
+#define LOOK_EACH_NS (10 * ZKL__NS_PER_MS)
 /* A wait that is over before is not shown, unless it is in a queue. */
 #define SHOW_FIRST_MS 1000
 
@@ -95,17 +95,37 @@ static void show(struct zkl__front *front)
 	zkl__message_show(line);
 }
 
-/* A list and one read on the servers. What cannot be had now stays as it was. */
+/* How many contenders there are; 0 or less: not known. */
+static int end_look(struct zkl__front *front, struct zkl__look *ret)
+{
+	struct zkl__looking *looking = front->looking;
+
+	front->looking = NULL;
+	return looking == NULL ? 0 : zkl__looking_end(looking, ret);
+}
+
+/* A list and one read on the servers. */
+static void begin_look(struct zkl__front *front)
+{
+	front->look = false;
+	front->look_end_ns = zkl__alarm_now() + LOOK_MS * ZKL__NS_PER_MS;
+	if (is_connected(front))
+		front->looking = zkl__claim_look(&front->claim);
+	if (front->looking == NULL)
+		show(front);
+}
+
+/* What cannot be had now stays as it was. */
 static void look_at_queue(struct zkl__front *front)
 {
-	const int64_t    patience_ms = front->tell ? LOOK_MS : LOOK_SHORT_MS;
 	struct zkl__look found;
 	char             who[400];
 
-	if (!front->look || front->granted)
+	if (front->looking == NULL && front->look && !front->granted)
+		begin_look(front);
+	if (front->looking == NULL || (!zkl__looking_is_over(front->looking) && zkl__alarm_now() < front->look_end_ns))
 		return;
-	front->look = false;
-	if (is_connected(front) && zkl__claim_look(&front->claim, patience_ms * ZKL__NS_PER_MS, &found) > 0) {
+	if (end_look(front, &found) > 0 && !front->granted) {
 		front->progress.looked = true;
 		front->progress.holder = found.peer;
 		front->progress.ahead = found.ahead;
@@ -243,6 +263,14 @@ static int open_claim(struct zkl__front *front, zkl_error *reterr)
 	                       reterr);
 }
 
+static void close_claim(struct zkl__front *front)
+{
+	struct zkl__look unseen;
+
+	end_look(front, &unseen);
+	zkl__claim_close(&front->claim);
+}
+
 /* The servers may grant another session timeout than was asked for, and the default grace can follow. False: it need not
  * or cannot, and `why` says so. */
 static bool fit_grace(struct zkl__front *front)
@@ -256,7 +284,7 @@ static bool fit_grace(struct zkl__front *front)
 	    grace_ms <= stats.timeout_ms / ZKL__GRACE_MOST_PART)
 		return false;
 	front->child.shared->grace_ns = stats.timeout_ms / ZKL__GRACE_PART * ZKL__NS_PER_MS;
-	zkl__claim_close(&front->claim);
+	close_claim(front);
 	if (open_claim(front, &error) == 0)
 		return true;
 	BECAUSE(front, "%s", error.message);
@@ -635,6 +663,8 @@ static int64_t next_due_ns(const struct zkl__front *front)
 	const int64_t now = zkl__alarm_now();
 	int64_t       due = state_due_ns(front, now);
 
+	if (front->looking != NULL)
+		due = earlier(due, now + LOOK_EACH_NS);
 	if (front->granted && !front->told_lost)
 		due = earlier(due, earlier(front->look_ns, zkl__deadline_ns(&front->child.shared->deadline)));
 	return due;
@@ -704,8 +734,11 @@ static void read_signals(struct zkl__front *front)
 	struct signalfd_siginfo info;
 
 	while (read(front->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-		if (info.ssi_signo != SIGCHLD)
-			feed(front, ZKL__ON_SIGNALLED, (int)info.ssi_signo);
+		if (info.ssi_signo == SIGCHLD)
+			continue;
+		if (front->supervisor.state == ZKL__STATE_OVER)
+			front->look_end_ns = 0;
+		feed(front, ZKL__ON_SIGNALLED, (int)info.ssi_signo);
 	}
 	zkl__child_reap(&front->child);
 }
@@ -722,7 +755,8 @@ static void read_reports(struct zkl__front *front)
 void zkl__front_run(struct zkl__front *front)
 {
 	attempt(front);
-	while (front->supervisor.state != ZKL__STATE_OVER) {
+	/* Who holds a lock that is busy is told at the end. */
+	while (front->supervisor.state != ZKL__STATE_OVER || front->looking != NULL) {
 		struct pollfd fds[] = {{zkl_session_fd(front->session), POLLIN, 0},
 		                       {front->child.socket, POLLIN, 0},
 		                       {front->signals, POLLIN, 0},
@@ -801,8 +835,10 @@ static int64_t patience_ms(const struct zkl__front *front)
 
 void zkl__front_close(struct zkl__front *front)
 {
-	const int rc = zkl_session_close(front->session, patience_ms(front));
+	struct zkl__look unseen;
 
+	end_look(front, &unseen);
+	const int rc = zkl_session_close(front->session, patience_ms(front));
 	zkl__claim_close(&front->claim);
 	if (rc == ZKL_ETIMEDOUT && front->granted && !front->options->quiet)
 		zkl__message_say(

@@ -38,6 +38,8 @@ struct zkl__front {
 	bool                   reached;            /* a server, at least once */
 	bool                   look;               /* at the queue, as soon as we are not in a callback */
 	bool                   tell;               /* what is found then, with -v */
+	struct zkl__looking   *looking;            /* NULL: nothing is asked at present */
+	int64_t                look_end_ns;        /* of that */
 	bool                   shows;              /* how the wait goes, on a terminal */
 	struct zkl__progress   progress;
 	uint32_t               requeued; /* places lost */

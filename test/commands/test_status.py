@@ -6,13 +6,14 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 import unittest
 
-from support import BINARY, SERVERS, TICK_S, CommandTest, wait_for, zkwire
+from support import BINARY, PATIENCE, SERVERS, TICK_S, CommandTest, wait_for, zkwire
 
 CLOSED = "127.0.0.1:1"
 
@@ -528,6 +529,63 @@ class NowhereToSay(CommandTest):
             self.lose()
             self.assertEqual(holder.end(), 76)
         self.everywhere(check)
+
+
+class Deaf:
+    """Stands before a server, and lets nothing through to it any more once somebody reads a node's data."""
+    GET_DATA = 4
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.asked = threading.Event()
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        host, port = SERVERS.split(",")[0].split(":")
+        client, server = self.listener.accept()[0], socket.create_connection((host, int(port)))
+        threading.Thread(target=self.answer, args=(server, client), daemon=True).start()
+        for request in iter(lambda: self.frame(client), b""):
+            if struct.unpack(">i", request[8:12])[0] == self.GET_DATA:
+                self.asked.set()
+            if not self.asked.is_set():
+                server.sendall(request)
+
+    @staticmethod
+    def answer(server, client):
+        for data in iter(lambda: server.recv(65536), b""):
+            client.sendall(data)
+
+    @staticmethod
+    def frame(client):
+        stream = b""
+        size = 4
+        while len(stream) < size:
+            data = client.recv(size - len(stream))
+            if not data:
+                return b""
+            stream += data
+            if len(stream) == 4:
+                size = 4 + struct.unpack(">i", stream)[0]
+        return stream
+
+
+class Unanswered(CommandTest):
+    def test_signal_does_not_wait_for_a_look_at_the_queue(self):
+        """Which may take a second, and the end another one."""
+        self.hold()
+
+        def end_takes():
+            server = Deaf()
+            waiter = self.start("-v", "-s", server.address, self.lock, "--", "true")
+            self.assertTrue(server.asked.wait(PATIENCE))
+            began = time.monotonic()
+            waiter.terminate()
+            self.assertEqual(waiter.end(), -signal.SIGTERM)
+            server.listener.close()
+            return time.monotonic() - began
+        # At least once on a machine as busy as this.
+        wait_for(lambda: end_takes() < 1.6, "it ends without the answer")
 
 
 class StandardOutput(CommandTest):
