@@ -191,11 +191,11 @@ int zkl__child_kill(struct zkl__child *child)
 	return living;
 }
 
-void zkl__child_survivor(const struct zkl__child *child, char *ret, size_t size)
+bool zkl__child_survivor(const struct zkl__child *child, char *ret, size_t size)
 {
 	const struct zkl__proctree_root root = tree_of(child);
 
-	zkl__proctree_survivor(&root, ret, size);
+	return zkl__proctree_survivor(&root, ret, size);
 }
 
 void zkl__child_reap(struct zkl__child *child)

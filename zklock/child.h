@@ -114,8 +114,8 @@ void zkl__child_order(struct zkl__child *child, enum zkl__order_type type); /* o
 void zkl__child_term(struct zkl__child *child);
 int  zkl__child_kill(struct zkl__child *child);
 
-/* One of them, as "PID (NAME) STATE". */
-void zkl__child_survivor(const struct zkl__child *child, char *ret, size_t size);
+/* One of them, as "PID (NAME) STATE". False: there is none. */
+bool zkl__child_survivor(const struct zkl__child *child, char *ret, size_t size);
 
 /* After SIGCHLD, and now and then. */
 void zkl__child_reap(struct zkl__child *child);

@@ -495,12 +495,13 @@ static void kill_tree(struct zkl__front *front)
 	zkl__child_order(&front->child, ZKL__ORDER_KILL);
 	if (front->told_lost || front->child.orphaned || since_ns >= KILL_HELP_NS)
 		living = zkl__child_kill(&front->child);
-	if (living > 0 && !front->told_stuck && since_ns >= KILL_TELL_NS) {
+	if (living > 0 && !front->told_stuck && since_ns >= KILL_TELL_NS &&
+	    zkl__child_survivor(&front->child, who, sizeof(who))) {
 		front->told_stuck = true;
-		zkl__child_survivor(&front->child, who, sizeof(who));
-		zkl__message_say("%d processes of the command cannot be killed, as %s: the session is kept alive until "
-		                 "they end",
-		                 living, who);
+		zkl__message_say(
+			"cannot kill %d of the command's processes, as %s: the session is kept alive until they "
+			"end",
+			living, who);
 	}
 	front->kill_pause_ns = zkl__kill_pause_next(front->kill_pause_ns);
 }
@@ -587,7 +588,8 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 	case ZKL__DO_PAUSE:
 		begin_pause(front, action->value);
 		break;
-	case ZKL__DO_EXIT: /* the loop ends */
+	case ZKL__DO_EXIT: /* the loop ends, and no look that had begun keeps it from that */
+		front->look_end_ns = 0;
 		zkl__message_show(NULL);
 		break;
 	}

@@ -269,25 +269,26 @@ int zkl__proctree_kill(const struct zkl__proctree_root *root)
 	return zkl__proctree_sweep(root, SIGKILL);
 }
 
-void zkl__proctree_survivor(const struct zkl__proctree_root *root, char *ret, size_t size)
+bool zkl__proctree_survivor(const struct zkl__proctree_root *root, char *ret, size_t size)
 {
 	struct tree tree = {0};
 	size_t      at = 0;
-	char        path[32];
+	char        path[32], *name_end = NULL;
 
-	ret[0] = '\0';
 	if (read_tree(root, &tree) == 0) {
 		while (at < tree.count && tree.list[at].dead)
 			at++;
-		if (at < tree.count) {
-			snprintf(path, sizeof(path), "/proc/%d/stat", (int)tree.list[at].pid);
-			read_file(path, ret, size);
-		}
-		char *name_end = strrchr(ret, ')');
-		if (name_end != NULL && strlen(name_end) > 3)
-			name_end[3] = '\0';
+	}
+	if (at < tree.count) {
+		snprintf(path, sizeof(path), "/proc/%d/stat", (int)tree.list[at].pid);
+		if (read_file(path, ret, size) > 0)
+			name_end = strrchr(ret, ')');
 	}
 	free(tree.list);
+	if (name_end == NULL || strlen(name_end) < 3)
+		return false;
+	name_end[3] = '\0';
+	return true;
 }
 
 int64_t zkl__kill_pause_next(int64_t pause_ns)

@@ -44,8 +44,8 @@ int zkl__proctree_sweep(const struct zkl__proctree_root *root, int sig);
 /* Stops the tree, so that nobody in it can flee by forking, and kills it. Returns as sweep. */
 int zkl__proctree_kill(const struct zkl__proctree_root *root);
 
-/* One that lives, as "PID (NAME) STATE"; "": there is none. */
-void zkl__proctree_survivor(const struct zkl__proctree_root *root, char *ret, size_t size);
+/* One that lives, as "PID (NAME) STATE". False: there is none. */
+bool zkl__proctree_survivor(const struct zkl__proctree_root *root, char *ret, size_t size);
 
 /* Between rounds of killing: short at first, then longer and longer, for what hangs in the kernel dies of none of
  * them. */
