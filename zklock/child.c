@@ -117,8 +117,9 @@ static bool tree_is_gone(const struct zkl__child *child)
 {
 	if (zkl__cgroup_is_populated(&child->cgroup))
 		return false;
-	if (child->warden > 0 || child->childless)
-		return child->warden == 0;
+	/* One elder is the warden itself. Where it was the only one, no walk need be trusted. */
+	if (child->warden > 0 || child->childless || child->elder_count <= 1)
+		return child->warden == 0 && child->childless;
 	const struct zkl__proctree_root root = tree_of(child);
 	return zkl__proctree_sweep(&root, 0) == 0;
 }

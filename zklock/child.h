@@ -79,19 +79,20 @@ struct zkl__report {
 };
 
 struct zkl__child {
-	pid_t                warden;  /* 0: reaped */
-	pid_t                command; /* 0: none yet */
-	int                  socket;  /* poll it for input, then zkl__child_next() until it is false; -1: closed */
-	struct zkl__shared  *shared;
-	struct zkl__cgroup   cgroup;      /* of the command */
-	pid_t                keeper;      /* 0: none, or reaped */
-	int                  lifeline;    /* what the keeper holds on to; -1: none */
-	bool                 orphaned;    /* the warden died: the tree is ours */
-	bool                 childless;   /* as of the last reap */
-	bool                 gone;        /* it was reported that nothing is left of the tree */
-	unsigned             dead_rounds; /* of kill in which the walk found nobody alive */
-	struct zkl__process *elder;       /* children that are not the command's: who exec'd us may have left some */
-	size_t               elder_count;
+	pid_t               warden;  /* 0: reaped */
+	pid_t               command; /* 0: none yet */
+	int                 socket;  /* poll it for input, then zkl__child_next() until it is false; -1: closed */
+	struct zkl__shared *shared;
+	struct zkl__cgroup  cgroup;      /* of the command */
+	pid_t               keeper;      /* 0: none, or reaped */
+	int                 lifeline;    /* what the keeper holds on to; -1: none */
+	bool                orphaned;    /* the warden died: the tree is ours */
+	bool                childless;   /* as of the last reap */
+	bool                gone;        /* it was reported that nothing is left of the tree */
+	unsigned            dead_rounds; /* of kill in which the walk found nobody alive */
+	struct zkl__process
+		*elder; /* children that are not the command's: warden, keeper, and what who exec'd us had */
+	size_t   elder_count;
 };
 
 /* Forks the warden. -1: errno. */
