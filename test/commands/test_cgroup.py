@@ -141,19 +141,24 @@ class Used(CgroupTest):
 
 class Frozen(CgroupTest):
     @staticmethod
-    def freeze(holder, yes):
+    def freeze(holder):
+        """Returns what thaws it."""
         folder, = cgroups_of(holder.pid)
-        with open(os.path.join(folder, "cgroup.freeze"), "w", encoding="ascii") as file:
-            file.write(str(yes))
 
-        def events():
+        def write(value):
+            with open(os.path.join(folder, "cgroup.freeze"), "w", encoding="ascii") as file:
+                file.write(value)
+
+        def is_frozen():
             with open(os.path.join(folder, "cgroup.events"), encoding="ascii") as file:
-                return file.read()
-        wait_for(lambda: "frozen %d" % yes in events(), "it is frozen, or thawed")
+                return "frozen 1" in file.read()
+        write("1")
+        wait_for(is_frozen, "it is frozen")
+        return lambda: write("0")
 
     def test_is_ended_when_the_lock_is_lost(self):
         holder = self.hold("-T", "4", "-k", "0.2")
-        self.freeze(holder, 1)
+        self.freeze(holder)
         self.lose()
         self.assertEqual(holder.end(), 76)
         self.assert_nothing_lives()
@@ -163,12 +168,12 @@ class Frozen(CgroupTest):
         ready = self.file("traps")
         holder = self.hold(command=("sh", "-c", 'exec 2>&-; trap "exit 4" TERM; trap "" USR1; touch "$0"; while :; do sleep 0.05; done', ready))
         wait_for(lambda: os.path.exists(ready), "it handles signals")
-        self.freeze(holder, 1)
+        thaw = self.freeze(holder)
         folder, = cgroups_of(holder.pid)
         holder.send_signal(signal.SIGUSR1)
         holder.terminate()
         wait_for(lambda: select.select([holder.stderr], [], [], 0)[0], "a line is said")
-        self.freeze(holder, 0)
+        thaw()
         status, _, err = holder.result()
         self.assertEqual(status, 4)
         self.assert_one_line(err, "the command's cgroup %s is frozen" % folder)
