@@ -272,15 +272,16 @@ int zkl__proctree_kill(const struct zkl__proctree_root *root)
 bool zkl__proctree_survivor(const struct zkl__proctree_root *root, char *ret, size_t size)
 {
 	struct tree tree = {0};
-	size_t      at = 0;
+	size_t      count = 0;
 	char        path[32], *name_end = NULL;
 
-	if (read_tree(root, &tree) == 0) {
-		while (at < tree.count && tree.list[at].dead)
-			at++;
-	}
-	if (at < tree.count) {
-		snprintf(path, sizeof(path), "/proc/%d/stat", (int)tree.list[at].pid);
+	if (read_tree(root, &tree) == 0)
+		count = tree.count;
+	/* The last one: the first process of a namespace only waits for the others. */
+	while (count > 0 && tree.list[count - 1].dead)
+		count--;
+	if (count > 0) {
+		snprintf(path, sizeof(path), "/proc/%d/stat", (int)tree.list[count - 1].pid);
 		if (read_file(path, ret, size) > 0)
 			name_end = strrchr(ret, ')');
 	}
