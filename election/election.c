@@ -94,9 +94,9 @@ int64_t zkl_election_check(zkl_election *election, uint64_t token)
 	return zkl__owner_check(owner_of(election), token);
 }
 
-int zkl__election_look(zkl_election *election, int64_t patience_ns, struct zkl__look *ret, zkl_error *reterr)
+struct zkl__looking *zkl__election_look(zkl_election *election)
 {
-	return zkl__owner_look(&election->owner, patience_ns, ret, reterr);
+	return zkl__owner_look(&election->owner);
 }
 
 static bool in_own_term(const zkl_election *e)

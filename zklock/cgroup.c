@@ -144,23 +144,33 @@ static int open_file(const struct zkl__cgroup *cgroup, const char *name, int fla
 	return openat(cgroup->parent, path, flags | O_CLOEXEC);
 }
 
-static bool read_events(int fd)
+static bool read_events(int fd, const char *what)
 {
 	char    text[256];
 	ssize_t length = pread(fd, text, sizeof(text) - 1, 0);
 
 	text[length < 0 ? 0 : length] = '\0';
-	return strstr(text, "populated 1") != NULL;
+	return strstr(text, what) != NULL;
+}
+
+static bool is(const struct zkl__cgroup *cgroup, const char *what)
+{
+	const int  fd = open_file(cgroup, "cgroup.events", O_RDONLY);
+	const bool yes = fd >= 0 && read_events(fd, what);
+
+	if (fd >= 0)
+		close(fd);
+	return yes;
 }
 
 bool zkl__cgroup_is_populated(const struct zkl__cgroup *cgroup)
 {
-	int  fd = open_file(cgroup, "cgroup.events", O_RDONLY);
-	bool populated = fd >= 0 && read_events(fd);
+	return is(cgroup, "populated 1");
+}
 
-	if (fd >= 0)
-		close(fd);
-	return populated;
+bool zkl__cgroup_is_frozen(const struct zkl__cgroup *cgroup)
+{
+	return is(cgroup, "frozen 1");
 }
 
 int zkl__cgroup_watch(const struct zkl__cgroup *cgroup)
@@ -174,7 +184,15 @@ int zkl__cgroup_watch(const struct zkl__cgroup *cgroup)
 
 void zkl__cgroup_told(int watch)
 {
-	read_events(watch);
+	read_events(watch, "");
+}
+
+void zkl__cgroup_wait(int watch, int timeout_ms)
+{
+	struct pollfd events = {.fd = watch, .events = POLLPRI};
+
+	if (poll(&events, 1, timeout_ms) > 0)
+		zkl__cgroup_told(watch);
 }
 
 void zkl__cgroup_kill(const struct zkl__cgroup *cgroup)
@@ -297,17 +315,17 @@ static void remove_one(int parent, const char *name, void *user)
 
 void zkl__cgroup_remove(const struct zkl__cgroup *cgroup)
 {
-	struct pollfd events = {.fd = zkl__cgroup_watch(cgroup), .events = POLLPRI};
-	bool          busy = events.fd >= 0;
+	const int events = zkl__cgroup_watch(cgroup);
+	bool      busy = events >= 0;
 
 	for (unsigned round = 0; busy && round < REMOVE_ROUNDS; round++) {
 		busy = false;
 		walk(cgroup->parent, cgroup->name, DEPTH, remove_one, &busy);
 		if (busy)
-			poll(&events, 1, REMOVE_PAUSE_MS);
+			zkl__cgroup_wait(events, REMOVE_PAUSE_MS);
 	}
-	if (events.fd >= 0)
-		close(events.fd);
+	if (events >= 0)
+		close(events);
 }
 
 void zkl__cgroup_close(struct zkl__cgroup *cgroup)

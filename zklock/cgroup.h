@@ -39,9 +39,13 @@ pid_t zkl__cgroup_fork(struct zkl__cgroup *cgroup);
 /* Is anybody alive in it, or in one below? */
 bool zkl__cgroup_is_populated(const struct zkl__cgroup *cgroup);
 
+/* Do all in it hold still until somebody thaws them? But KILL ends them. */
+bool zkl__cgroup_is_frozen(const struct zkl__cgroup *cgroup);
+
 /* A descriptor on which poll() says POLLPRI when that may have changed, until told. -1: none. */
 int  zkl__cgroup_watch(const struct zkl__cgroup *cgroup);
 void zkl__cgroup_told(int watch);
+void zkl__cgroup_wait(int watch, int timeout_ms); /* for that, and is told */
 
 /* All processes in it, and in those below: memory that is the caller's to free. -1: out of memory. */
 int zkl__cgroup_members(const struct zkl__cgroup *cgroup, pid_t **ret, size_t *ret_count);

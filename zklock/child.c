@@ -46,21 +46,6 @@ static int fork_warden(struct zkl__child *child, const struct zkl__child_options
 	return child->warden < 0 ? -1 : 0;
 }
 
-/* It is an elder: it does not belong to the command. */
-static int fork_keeper(struct zkl__child *child, const struct zkl__child_options *options, int lifeline)
-{
-	struct zkl__process *elder = realloc(child->elder, (child->elder_count + 1) * sizeof(*elder));
-
-	if (elder == NULL)
-		return -1;
-	child->elder = elder;
-	child->keeper = zkl__keeper_fork(options, child, lifeline);
-	if (child->keeper < 0 || !zkl__process_read(child->keeper, &elder[child->elder_count]))
-		return -1;
-	child->elder_count++;
-	return 0;
-}
-
 static int fork_both(struct zkl__child *child, const struct zkl__child_options *options)
 {
 	int ends[2];
@@ -72,9 +57,9 @@ static int fork_both(struct zkl__child *child, const struct zkl__child_options *
 	child->lifeline = ends[1];
 	int rc = fork_warden(child, options);
 	if (rc == 0)
-		rc = fork_keeper(child, options, ends[0]);
+		child->keeper = zkl__keeper_fork(options, child, ends[0]);
 	close(ends[0]);
-	return rc;
+	return rc < 0 || child->keeper < 0 ? -1 : 0;
 }
 
 int zkl__child_open(struct zkl__child *child, const struct zkl__child_options *options)
@@ -85,12 +70,32 @@ int zkl__child_open(struct zkl__child *child, const struct zkl__child_options *o
 		return -1;
 	zkl__child_renew(child);
 	zkl__cgroup_open(&child->cgroup, zkl__message_program);
-	if (zkl__proctree_children(&child->elder, &child->elder_count) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || fork_both(child, options) < 0)
 		return -1;
-	return fork_both(child, options);
+	return zkl__proctree_children(&child->elder, &child->elder_count);
 }
 
-/* All descendants of the warden or, when they have become ours, our own but for those of before. */
+/* While the warden lives, no child of ours is the command's. Who loses its parent below one that we had before becomes one, and
+ * nothing tells us: so they are looked at again and again. */
+static void renew_elders(struct zkl__child *child)
+{
+	struct zkl__child   now = {0};
+	struct zkl__process warden;
+
+	if (child->elder_count <= (child->warden > 0) + (size_t)(child->keeper > 0))
+		return;
+	/* The list is good where the warden was alive after it. */
+	if (zkl__proctree_children(&now.elder, &now.elder_count) == 0 && zkl__process_read(child->warden, &warden) &&
+	    !warden.dead) {
+		free(child->elder);
+		child->elder = now.elder;
+		child->elder_count = now.elder_count;
+	} else {
+		free(now.elder);
+	}
+}
+
+/* All descendants of the warden or, when they have become ours, our own but for the elders. */
 static struct zkl__proctree_root tree_of(const struct zkl__child *child)
 {
 	if (child->warden > 0)
@@ -102,7 +107,8 @@ static void note(struct zkl__child *child, const struct zkl__report *report)
 {
 	if (report->command > 0)
 		child->command = report->command;
-	if (report->type == ZKL__REPORT_GONE || report->type == ZKL__REPORT_EXEC_FAILED || report->alone)
+	if (report->type == ZKL__REPORT_GONE || report->type == ZKL__REPORT_EXEC_FAILED ||
+	    report->type == ZKL__REPORT_FORK_FAILED || report->alone)
 		child->gone = true;
 }
 
@@ -111,7 +117,8 @@ static bool tree_is_gone(const struct zkl__child *child)
 {
 	if (zkl__cgroup_is_populated(&child->cgroup))
 		return false;
-	if (child->warden > 0 || child->childless || child->elder_count == 0)
+	/* One elder is the warden itself. Where it was the only one, no walk need be trusted. */
+	if (child->warden > 0 || child->childless || child->elder_count <= 1)
 		return child->warden == 0 && child->childless;
 	const struct zkl__proctree_root root = tree_of(child);
 	return zkl__proctree_sweep(&root, 0) == 0;
@@ -185,23 +192,31 @@ int zkl__child_kill(struct zkl__child *child)
 	return living;
 }
 
+bool zkl__child_survivor(const struct zkl__child *child, char *ret, size_t size)
+{
+	const struct zkl__proctree_root root = tree_of(child);
+
+	return zkl__proctree_survivor(&root, ret, size);
+}
+
 void zkl__child_reap(struct zkl__child *child)
 {
 	pid_t pid;
 	int   status;
 
 	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | __WALL)) > 0) {
-		if (pid == child->keeper && !WIFSTOPPED(status))
-			child->keeper = 0;
-		if (pid != child->warden)
+		pid_t *ours = pid == child->warden ? &child->warden : pid == child->keeper ? &child->keeper : NULL;
+		if (ours == NULL)
 			continue;
-		/* A stopped warden would neither pass signals on nor see the command end. */
+		/* A stopped warden would neither pass signals on nor see the command end, a keeper not see us end. */
 		if (WIFSTOPPED(status))
 			kill(pid, SIGCONT);
 		else
-			child->warden = 0;
+			*ours = 0;
 	}
 	child->childless = pid < 0 && errno == ECHILD;
+	if (child->warden > 0)
+		renew_elders(child);
 }
 
 /* While others are there who would do it for us. */
@@ -243,11 +258,13 @@ static _Noreturn void become_command(const struct zkl__child_options *options, p
 	if (options->ignores_chld)
 		signal(SIGCHLD, SIG_IGN);
 	sigprocmask(SIG_SETMASK, &options->mask, NULL);
-	if (zkl__nesting_export(options->held, options->name, options->pidns ? 1 : warden) == 0)
+	struct zkl__report failure = {.type = ZKL__REPORT_FORK_FAILED};
+	if (zkl__nesting_export(options->held, options->name, options->pidns ? 1 : warden) == 0) {
+		failure.type = ZKL__REPORT_EXEC_FAILED;
 		execvp(options->command[0], options->command);
-
-	int     error = errno;
-	ssize_t written = write(report, &error, sizeof(error));
+	}
+	failure.value = errno;
+	ssize_t written = write(report, &failure, sizeof(failure));
 	(void)written; /* the warden is there, and its pipe is empty */
 	_exit(127);
 }

@@ -63,7 +63,8 @@ struct zkl__order {
 
 enum zkl__report_type {
 	ZKL__REPORT_SPAWNED = 1, /* value: errno, why it is in no cgroup of its own; 0: it is in one */
-	ZKL__REPORT_EXEC_FAILED, /* value: errno */
+	ZKL__REPORT_EXEC_FAILED, /* value: errno; the command is to blame */
+	ZKL__REPORT_FORK_FAILED, /* value: errno; it did not come to that */
 	ZKL__REPORT_STOPPED,     /* value: signal */
 	ZKL__REPORT_EXITED,      /* value: status as of wait() */
 	ZKL__REPORT_GONE,        /* nothing is left of the tree */
@@ -78,19 +79,20 @@ struct zkl__report {
 };
 
 struct zkl__child {
-	pid_t                warden;  /* 0: reaped */
-	pid_t                command; /* 0: none yet */
-	int                  socket;  /* poll it for input, then zkl__child_next() until it is false; -1: closed */
-	struct zkl__shared  *shared;
-	struct zkl__cgroup   cgroup;      /* of the command */
-	pid_t                keeper;      /* 0: none, or reaped */
-	int                  lifeline;    /* what the keeper holds on to; -1: none */
-	bool                 orphaned;    /* the warden died: the tree is ours */
-	bool                 childless;   /* as of the last reap */
-	bool                 gone;        /* it was reported that nothing is left of the tree */
-	unsigned             dead_rounds; /* of kill in which the walk found nobody alive */
-	struct zkl__process *elder; /* children that we had before (who exec'd us may have left some), and the keeper */
-	size_t               elder_count;
+	pid_t               warden;  /* 0: reaped */
+	pid_t               command; /* 0: none yet */
+	int                 socket;  /* poll it for input, then zkl__child_next() until it is false; -1: closed */
+	struct zkl__shared *shared;
+	struct zkl__cgroup  cgroup;      /* of the command */
+	pid_t               keeper;      /* 0: none, or reaped */
+	int                 lifeline;    /* what the keeper holds on to; -1: none */
+	bool                orphaned;    /* the warden died: the tree is ours */
+	bool                childless;   /* as of the last reap */
+	bool                gone;        /* it was reported that nothing is left of the tree */
+	unsigned            dead_rounds; /* of kill in which the walk found nobody alive */
+	struct zkl__process
+		*elder; /* children that are not the command's: warden, keeper, and what who exec'd us had */
+	size_t   elder_count;
 };
 
 /* Forks the warden. -1: errno. */
@@ -113,14 +115,17 @@ void zkl__child_order(struct zkl__child *child, enum zkl__order_type type); /* o
 void zkl__child_term(struct zkl__child *child);
 int  zkl__child_kill(struct zkl__child *child);
 
-/* After SIGCHLD. */
+/* One of them, as "PID (NAME) STATE". False: there is none. */
+bool zkl__child_survivor(const struct zkl__child *child, char *ret, size_t size);
+
+/* After SIGCHLD, and now and then. */
 void zkl__child_reap(struct zkl__child *child);
 
 /* Ends the warden; only when there is no command. */
 void zkl__child_close(struct zkl__child *child);
 
 /* The warden's side of the fork: becomes a child that executes the command. ret->exec: a descriptor that says end of
- * file once the command runs, or gives the errno (an int) of what failed. -1: errno. */
+ * file once the command runs, or gives a report of what failed. -1: errno. */
 struct zkl__command {
 	pid_t pid;
 	pid_t init; /* of its PID namespace; 0: it has none */

@@ -20,10 +20,9 @@ int zkl__claim_start(struct zkl__claim *claim, int64_t timeout_ms, zkl_error *re
 	                               : zkl_lock_start(claim->lock, timeout_ms, reterr);
 }
 
-int zkl__claim_look(struct zkl__claim *claim, int64_t patience_ns, struct zkl__look *ret)
+struct zkl__looking *zkl__claim_look(struct zkl__claim *claim)
 {
-	return claim->election != NULL ? zkl__election_look(claim->election, patience_ns, ret, NULL)
-	                               : zkl__lock_look(claim->lock, patience_ns, ret, NULL);
+	return claim->election != NULL ? zkl__election_look(claim->election) : zkl__lock_look(claim->lock);
 }
 
 int64_t zkl__claim_check(struct zkl__claim *claim, uint64_t token)

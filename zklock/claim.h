@@ -32,7 +32,7 @@ int zkl__claim_open(struct zkl__claim *claim, zkl_session *session, const char *
 int zkl__claim_start(struct zkl__claim *claim, int64_t timeout_ms, zkl_error *reterr);
 
 /* As zkl__lock_look(). */
-int zkl__claim_look(struct zkl__claim *claim, int64_t patience_ns, struct zkl__look *ret);
+struct zkl__looking *zkl__claim_look(struct zkl__claim *claim);
 
 /* As zkl_lock_check(). */
 int64_t zkl__claim_check(struct zkl__claim *claim, uint64_t token);

@@ -75,29 +75,40 @@ static void take_terminal(struct access *access)
 
 static void continue_command(struct access *access)
 {
-	give_terminal(access);
+	if (zkl__terminal_is_ours(access->options.terminal))
+		give_terminal(access);
 	zkl__child_signal(&access->child, SIGCONT);
+}
+
+static bool need_not_stop(struct access *access, int sig)
+{
+	if (sig == SIGTSTP)
+		return !zkl__terminal_has_shell();
+	return (sig == SIGTTIN || sig == SIGTTOU) && give_terminal(access);
 }
 
 /* We stop with it, so that our parent sees it; it goes on with us. */
 static void stop_too(struct access *access, int sig)
 {
-	if ((sig == SIGTTIN || sig == SIGTTOU) && give_terminal(access)) {
+	if (need_not_stop(access, sig)) {
 		zkl__child_signal(&access->child, SIGCONT);
 		return;
 	}
 	take_terminal(access);
-	kill(getpid(), SIGSTOP);
+	zkl__wrapper_stop();
 }
 
 static void on_report(struct access *access, const struct zkl__report *report)
 {
+	char why[ZKL__WHY_MAX];
+
 	switch (report->type) {
 	case ZKL__REPORT_SPAWNED:
 		break;
 	case ZKL__REPORT_EXEC_FAILED:
-		zkl__message_say("cannot execute \"%.200s\": %s", access->options.command[0], strerror(report->value));
-		access->status = report->value == ENOENT ? ZKL__STATUS_NOT_FOUND : ZKL__STATUS_NOT_EXECUTED;
+	case ZKL__REPORT_FORK_FAILED:
+		access->status = zkl__wrapper_not_started(report, access->options.command[0], why);
+		zkl__message_say("%s", why);
 		access->over = true;
 		break;
 	case ZKL__REPORT_STOPPED:
@@ -122,11 +133,9 @@ static void on_report(struct access *access, const struct zkl__report *report)
 
 static void on_signal(struct access *access, int sig)
 {
-	if (sig == SIGCHLD)
-		zkl__child_reap(&access->child);
-	else if (sig == SIGCONT)
+	if (sig == SIGCONT)
 		continue_command(access);
-	else
+	else if (sig != SIGCHLD)
 		zkl__child_signal(&access->child, sig);
 }
 
@@ -145,6 +154,7 @@ static void loop(struct access *access)
 		poll(fds, sizeof(fds) / sizeof(fds[0]), -1);
 		while (read(access->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
 			on_signal(access, (int)info.ssi_signo);
+		zkl__child_reap(&access->child);
 		while (!access->over && zkl__child_next(&access->child, &report))
 			on_report(access, &report);
 		if (access->killing && !access->over) {
@@ -160,6 +170,8 @@ static int run(void *user)
 	struct access *access = user;
 
 	access->status = ZKL__STATUS_FAILED;
+	if (!zkl__wrapper_sees_processes())
+		return 0;
 	access->options.terminal = zkl__terminal_open();
 	access->signals = zkl__wrapper_take_signals(&access->options.mask, &access->options.ignores_chld);
 	access->alarm = zkl__alarm_open();

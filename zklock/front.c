@@ -5,6 +5,7 @@
 #include "message.h"
 #include "session_options.h"
 #include "terminal.h"
+#include "wrapper.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,9 +23,9 @@
 #define LEAVE_MS   1000
 #define GIVE_UP_MS 200
 
-/* A look at the queue, in which nothing else goes on here: the one that was asked for with -v, and one for the terminal. */
-#define LOOK_MS       1000
-#define LOOK_SHORT_MS 200
+/* A look at the queue that has no answer for so long is given up; whether there is one is looked at so often. */
+#define LOOK_MS      1000
+#define LOOK_EACH_NS (10 * ZKL__NS_PER_MS)
 /* A wait that is over before is not shown, unless it is in a queue. */
 #define SHOW_FIRST_MS 1000
 
@@ -94,17 +95,37 @@ static void show(struct zkl__front *front)
 	zkl__message_show(line);
 }
 
-/* A list and one read on the servers. What cannot be had now stays as it was. */
+/* How many contenders there are; 0 or less: not known. */
+static int end_look(struct zkl__front *front, struct zkl__look *ret)
+{
+	struct zkl__looking *looking = front->looking;
+
+	front->looking = NULL;
+	return looking == NULL ? 0 : zkl__looking_end(looking, ret);
+}
+
+/* A list and one read on the servers. */
+static void begin_look(struct zkl__front *front)
+{
+	front->look = false;
+	front->look_end_ns = zkl__alarm_now() + LOOK_MS * ZKL__NS_PER_MS;
+	if (is_connected(front))
+		front->looking = zkl__claim_look(&front->claim);
+	if (front->looking == NULL)
+		show(front);
+}
+
+/* What cannot be had now stays as it was. */
 static void look_at_queue(struct zkl__front *front)
 {
-	const int64_t    patience_ms = front->tell ? LOOK_MS : LOOK_SHORT_MS;
 	struct zkl__look found;
 	char             who[400];
 
-	if (!front->look || front->granted)
+	if (front->looking == NULL && front->look && !front->granted)
+		begin_look(front);
+	if (front->looking == NULL || (!zkl__looking_is_over(front->looking) && zkl__alarm_now() < front->look_end_ns))
 		return;
-	front->look = false;
-	if (is_connected(front) && zkl__claim_look(&front->claim, patience_ms * ZKL__NS_PER_MS, &found) > 0) {
+	if (end_look(front, &found) > 0 && !front->granted) {
 		front->progress.looked = true;
 		front->progress.holder = found.peer;
 		front->progress.ahead = found.ahead;
@@ -243,6 +264,14 @@ static int open_claim(struct zkl__front *front, zkl_error *reterr)
 	                       reterr);
 }
 
+static void close_claim(struct zkl__front *front)
+{
+	struct zkl__look unseen;
+
+	end_look(front, &unseen);
+	zkl__claim_close(&front->claim);
+}
+
 /* The servers may grant another session timeout than was asked for, and the default grace can follow. False: it need not
  * or cannot, and `why` says so. */
 static bool fit_grace(struct zkl__front *front)
@@ -256,7 +285,7 @@ static bool fit_grace(struct zkl__front *front)
 	    grace_ms <= stats.timeout_ms / ZKL__GRACE_MOST_PART)
 		return false;
 	front->child.shared->grace_ns = stats.timeout_ms / ZKL__GRACE_PART * ZKL__NS_PER_MS;
-	zkl__claim_close(&front->claim);
+	close_claim(front);
 	if (open_claim(front, &error) == 0)
 		return true;
 	BECAUSE(front, "%s", error.message);
@@ -343,9 +372,11 @@ static void tell_tree(struct zkl__front *front, int cgroup_error)
 		     strerror(cgroup_error));
 }
 
-/* From the background it wanted the terminal: it may have it where that is ours to give. */
-static bool wants_terminal(struct zkl__front *front, int sig)
+/* From the background it wanted the terminal: it may have it where that is ours to give. Ctrl-Z is for a shell. */
+static bool need_not_stop(struct zkl__front *front, int sig)
 {
+	if (sig == SIGTSTP)
+		return !zkl__terminal_has_shell();
 	return (sig == SIGTTIN || sig == SIGTTOU) && give_terminal(front);
 }
 
@@ -357,13 +388,15 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 		tell_tree(front, report->value);
 		break;
 	case ZKL__REPORT_EXEC_FAILED:
-		BECAUSE(front, "cannot execute \"%.200s\": %s", front->options->command[0], strerror(report->value));
-		feed(front, ZKL__ON_EXEC_FAILED, report->value);
+	case ZKL__REPORT_FORK_FAILED:
+		feed(front, ZKL__ON_NOT_STARTED,
+		     zkl__wrapper_not_started(report, front->options->command[0], front->why));
 		break;
 	case ZKL__REPORT_STOPPED:
-		feed(front, ZKL__ON_STOPPED, report->value);
-		if (wants_terminal(front, report->value))
+		if (need_not_stop(front, report->value))
 			feed(front, ZKL__ON_SIGNALLED, SIGCONT);
+		else
+			feed(front, ZKL__ON_STOPPED, report->value);
 		break;
 	case ZKL__REPORT_EXITED:
 		tell_end(front, report->value);
@@ -437,7 +470,8 @@ static void take_terminal_from_stopped(struct zkl__front *front)
 
 static void continue_command(struct zkl__front *front)
 {
-	give_terminal(front);
+	if (zkl__terminal_is_ours(front->terminal))
+		give_terminal(front);
 	zkl__child_signal(&front->child, SIGCONT);
 }
 
@@ -457,15 +491,18 @@ static void kill_tree(struct zkl__front *front)
 {
 	const int64_t since_ns = zkl__alarm_now() - front->kill_begin_ns;
 	int           living = 0;
+	char          who[64];
 
 	zkl__child_order(&front->child, ZKL__ORDER_KILL);
 	if (front->told_lost || front->child.orphaned || since_ns >= KILL_HELP_NS)
 		living = zkl__child_kill(&front->child);
-	if (living > 0 && !front->told_stuck && since_ns >= KILL_TELL_NS) {
+	if (living > 0 && !front->told_stuck && since_ns >= KILL_TELL_NS &&
+	    zkl__child_survivor(&front->child, who, sizeof(who))) {
 		front->told_stuck = true;
 		zkl__message_say(
-			"%d processes of the command cannot be killed: the session is kept alive until they end",
-			living);
+			"cannot kill %d of the command's processes, as %s: the session is kept alive until they "
+			"end",
+			living, who);
 	}
 	front->kill_pause_ns = zkl__kill_pause_next(front->kill_pause_ns);
 }
@@ -485,7 +522,7 @@ static void let_go(struct zkl__front *front)
 		TELL(front, "%s %s", front->claim.words->left, front->options->path);
 	take_terminal(front);
 	zkl__claim_release(&front->claim);
-	front->granted = front->told_lost = front->told_stuck = front->look = false;
+	front->granted = front->told_lost = front->told_stuck = front->told_frozen = front->look = false;
 	forget_wait(front, zkl__alarm_now());
 }
 
@@ -494,6 +531,20 @@ static void begin_pause(struct zkl__front *front, int pause_ms)
 	TELL(front, "campaigning again in %.3f s", pause_ms / 1e3);
 	front->pause_end_ns = zkl__alarm_now() + pause_ms * ZKL__NS_PER_MS;
 	forget_wait(front, front->pause_end_ns);
+}
+
+/* Who is frozen, and would not die of the signal, does not hear of it. */
+static void forward(struct zkl__front *front, int sig)
+{
+	const struct zkl__cgroup *cgroup = &front->child.cgroup;
+
+	zkl__child_signal(&front->child, sig);
+	if (front->told_frozen || !zkl__cgroup_is_frozen(cgroup))
+		return;
+	front->told_frozen = true;
+	zkl__message_say(
+		"the command's cgroup %s/%s is frozen: what it does at a signal has to wait until it is thawed",
+		cgroup->path, cgroup->name);
 }
 
 static void act(struct zkl__front *front, const struct zkl__supervisor_action *action)
@@ -509,7 +560,7 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 		spawn(front);
 		break;
 	case ZKL__DO_FORWARD:
-		zkl__child_signal(&front->child, action->value);
+		forward(front, action->value);
 		break;
 	case ZKL__DO_CONTINUE:
 		continue_command(front);
@@ -519,7 +570,7 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 		break;
 	case ZKL__DO_STOP_SELF:
 		zkl__message_show(NULL);
-		kill(getpid(), SIGSTOP);
+		zkl__wrapper_stop();
 		show(front);
 		break;
 	case ZKL__DO_STAY:
@@ -538,7 +589,8 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 	case ZKL__DO_PAUSE:
 		begin_pause(front, action->value);
 		break;
-	case ZKL__DO_EXIT: /* the loop ends */
+	case ZKL__DO_EXIT: /* the loop ends, and no look that had begun keeps it from that */
+		front->look_end_ns = 0;
 		zkl__message_show(NULL);
 		break;
 	}
@@ -614,6 +666,8 @@ static int64_t next_due_ns(const struct zkl__front *front)
 	const int64_t now = zkl__alarm_now();
 	int64_t       due = state_due_ns(front, now);
 
+	if (front->looking != NULL)
+		due = earlier(due, now + LOOK_EACH_NS);
 	if (front->granted && !front->told_lost)
 		due = earlier(due, earlier(front->look_ns, zkl__deadline_ns(&front->child.shared->deadline)));
 	return due;
@@ -684,10 +738,12 @@ static void read_signals(struct zkl__front *front)
 
 	while (read(front->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
 		if (info.ssi_signo == SIGCHLD)
-			zkl__child_reap(&front->child);
-		else
-			feed(front, ZKL__ON_SIGNALLED, (int)info.ssi_signo);
+			continue;
+		if (front->supervisor.state == ZKL__STATE_OVER)
+			front->look_end_ns = 0;
+		feed(front, ZKL__ON_SIGNALLED, (int)info.ssi_signo);
 	}
+	zkl__child_reap(&front->child);
 }
 
 static void read_reports(struct zkl__front *front)
@@ -702,7 +758,8 @@ static void read_reports(struct zkl__front *front)
 void zkl__front_run(struct zkl__front *front)
 {
 	attempt(front);
-	while (front->supervisor.state != ZKL__STATE_OVER) {
+	/* Who holds a lock that is busy is told at the end. */
+	while (front->supervisor.state != ZKL__STATE_OVER || front->looking != NULL) {
 		struct pollfd fds[] = {{zkl_session_fd(front->session), POLLIN, 0},
 		                       {front->child.socket, POLLIN, 0},
 		                       {front->signals, POLLIN, 0},
@@ -781,8 +838,10 @@ static int64_t patience_ms(const struct zkl__front *front)
 
 void zkl__front_close(struct zkl__front *front)
 {
-	const int rc = zkl_session_close(front->session, patience_ms(front));
+	struct zkl__look unseen;
 
+	end_look(front, &unseen);
+	const int rc = zkl_session_close(front->session, patience_ms(front));
 	zkl__claim_close(&front->claim);
 	if (rc == ZKL_ETIMEDOUT && front->granted && !front->options->quiet)
 		zkl__message_say(

@@ -38,10 +38,12 @@ struct zkl__front {
 	bool                   reached;            /* a server, at least once */
 	bool                   look;               /* at the queue, as soon as we are not in a callback */
 	bool                   tell;               /* what is found then, with -v */
+	struct zkl__looking   *looking;            /* NULL: nothing is asked at present */
+	int64_t                look_end_ns;        /* of that */
 	bool                   shows;              /* how the wait goes, on a terminal */
 	struct zkl__progress   progress;
 	uint32_t               requeued; /* places lost */
-	bool                   told_stuck;
+	bool                   told_stuck, told_frozen;
 	bool                   gave_terminal; /* to the command, and have not taken it back */
 	int                    alarm;
 	int64_t                granted_ns, grace_end_ns, kill_begin_ns, kill_pause_ns, pause_end_ns;

@@ -4,6 +4,7 @@
 #include <zklock/lock.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "error.h"
 #include "path.h"
@@ -102,17 +103,15 @@ static void on_reply(struct zkl__query *q, const struct zkl__reply *reply)
 	/* Unknown: asked again when the link is up. */
 }
 
-static int look(zkl_session *session, const char *path, enum zkl__kind kind, const struct zkl__uuid *own,
-                int64_t patience_ns, struct zkl__look *ret, zkl_error *reterr)
+static int look(zkl_session *session, const char *path, struct zkl__look *ret, zkl_error *reterr)
 {
 	struct look l = {.query = {.session = session, .ask = ask_list, .reply = on_reply},
 	                 .path = path,
-	                 .kind = kind,
-	                 .own = own,
+	                 .kind = ZKL__KIND_LOCK,
 	                 .found = ret};
 	int         r;
 
-	r = zkl__query_run(&l.query, patience_ns);
+	r = zkl__query_run(&l.query, zkl__session_hub(session)->op_ns);
 	if (r == 0)
 		return zkl__error(reterr, ZKL_ENOTCONN, 0, 0,
 		                  "%s cannot be read: no server of the ensemble answered in time", path);
@@ -126,18 +125,48 @@ static int look(zkl_session *session, const char *path, enum zkl__kind kind, con
 	return l.query.result;
 }
 
-int zkl__owner_look(struct zkl__owner *owner, int64_t patience_ns, struct zkl__look *ret, zkl_error *reterr)
-{
-	const struct zkl__attempt *attempt;
-	struct zkl__uuid           own = {0, 0};
+struct zkl__looking {
+	struct look      look; /* first */
+	struct zkl__uuid own;
+	struct zkl__look found;
+};
 
+struct zkl__looking *zkl__owner_look(struct zkl__owner *owner)
+{
+	struct zkl__looking *l = calloc(1, sizeof *l);
+
+	if (!l)
+		return NULL;
+	l->look.query = (struct zkl__query){.session = owner->session, .ask = ask_list, .reply = on_reply};
+	l->look.path = owner->handle.path;
+	l->look.kind = owner->handle.type->kind;
+	l->look.found = &l->found;
 	zkl__session_lock(owner->session);
-	attempt = owner->handle.attempt;
-	if (attempt)
-		own = attempt->contender.uuid;
+	if (owner->handle.attempt) {
+		l->own = owner->handle.attempt->contender.uuid;
+		l->look.own = &l->own;
+	}
 	zkl__session_unlock(owner->session);
-	return look(owner->session, owner->handle.path, owner->handle.type->kind, attempt ? &own : NULL, patience_ns,
-	            ret, reterr);
+	if (zkl__query_begin(&l->look.query) == 0)
+		return l;
+	free(l);
+	return NULL;
+}
+
+bool zkl__looking_is_over(struct zkl__looking *l)
+{
+	return zkl__query_is_over(&l->look.query);
+}
+
+int zkl__looking_end(struct zkl__looking *l, struct zkl__look *ret)
+{
+	int r = zkl__query_end(&l->look.query);
+
+	if (r > 0)
+		r = l->look.query.result;
+	*ret = l->found;
+	free(l);
+	return r;
 }
 
 int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_error *reterr)
@@ -150,7 +179,7 @@ int zkl_lock_holder(zkl_session *session, const char *path, zkl_peer *ret, zkl_e
 	if (r == 0)
 		r = zkl__session_may_block(session, reterr);
 	if (r == 0)
-		r = look(session, path, ZKL__KIND_LOCK, NULL, zkl__session_hub(session)->op_ns, &found, reterr);
+		r = look(session, path, &found, reterr);
 	if (r > 0 && ret)
 		*ret = found.peer;
 	return r;

@@ -7,7 +7,7 @@
 #include "look.h"
 #include "owner.h"
 
-/* For patience_ns at most. The number of contenders, or an error, as zkl_lock_holder(). */
-int zkl__owner_look(struct zkl__owner *owner, int64_t patience_ns, struct zkl__look *ret, zkl_error *reterr);
+/* As zkl__lock_look(). */
+struct zkl__looking *zkl__owner_look(struct zkl__owner *owner);
 
 #endif

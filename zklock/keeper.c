@@ -4,8 +4,8 @@
 #include "title.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define NAME "cgroup-keeper"
@@ -16,13 +16,13 @@
 static void empty(const struct zkl__cgroup *cgroup)
 {
 	const struct zkl__proctree_root root = {.pid = NOBODY, .cgroup = cgroup};
-	struct pollfd                   events = {.fd = zkl__cgroup_watch(cgroup), .events = POLLPRI};
+	const int                       events = zkl__cgroup_watch(cgroup);
 
-	/* What happens between the look and the wait is told by the next poll. */
+	/* What happens between the look and the wait is told by the next one. */
 	for (int64_t pause_ns = ZKL__KILL_PAUSE_NS; zkl__cgroup_is_populated(cgroup);
 	     pause_ns = zkl__kill_pause_next(pause_ns)) {
 		zkl__proctree_kill(&root);
-		poll(&events, 1, (int)(pause_ns / ZKL__NS_PER_MS));
+		zkl__cgroup_wait(events, (int)(pause_ns / ZKL__NS_PER_MS));
 	}
 }
 
@@ -33,8 +33,10 @@ static _Noreturn void run(struct zkl__child_options options, const struct zkl__c
 	char     byte;
 
 	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGCONT); /* stopped, we would not see it die */
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
+	options.path = NULL;
 	zkl__title_set(&options, NAME);
 	while (read(lifeline, &byte, 1) < 0 && errno == EINTR)
 		continue;

@@ -5,7 +5,7 @@
 /* keeper.h: a process that waits for the death of front and warden, and then empties the command's cgroup and removes it.
  *
  * When both are killed at once, nobody is left who could: no cgroup ends by itself. It is not called zklock-anything, so that
- * `pkill -9 zklock` does not take it, too. Without a cgroup there is no keeper, since it could not find what has become of the
+ * `pkill -9 zklock` does not take it, too, nor shows it the lock's path, as front and warden do, for `pkill -9 -f PATH`. Without a cgroup there is no keeper, since it could not find what has become of the
  * command's tree. What else the front has open stays open in it: so a lock on a file outlives both, too. */
 
 #include "child.h"

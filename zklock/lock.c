@@ -46,9 +46,9 @@ int zkl_lock_acquire(zkl_lock *lock, int64_t timeout_ms, zkl_grant *ret, zkl_err
 	return zkl__owner_acquire(owner_of(lock), timeout_ms, ret, reterr);
 }
 
-int zkl__lock_look(zkl_lock *lock, int64_t patience_ns, struct zkl__look *ret, zkl_error *reterr)
+struct zkl__looking *zkl__lock_look(zkl_lock *lock)
 {
-	return zkl__owner_look(&lock->owner, patience_ns, ret, reterr);
+	return zkl__owner_look(&lock->owner);
 }
 
 int64_t zkl_lock_check(zkl_lock *lock, uint64_t token)

@@ -16,9 +16,17 @@ struct zkl__look {
 	bool     lasting; /* no session ends its node */
 };
 
-/* Waits for patience_ns at most. The number of contenders, or an error, as zkl_lock_holder(). */
-int zkl__lock_look(zkl_lock *lock, int64_t patience_ns, struct zkl__look *ret, zkl_error *reterr);
-int zkl__election_look(zkl_election *election, int64_t patience_ns, struct zkl__look *ret, zkl_error *reterr);
+/* A look that is under way; nobody waits for it. It ends before what it looks at is freed, and before the session is closed. */
+struct zkl__looking;
+
+/* NULL: out of memory. */
+struct zkl__looking *zkl__lock_look(zkl_lock *lock);
+struct zkl__looking *zkl__election_look(zkl_election *election);
+/* False: the servers have not answered yet. */
+bool zkl__looking_is_over(struct zkl__looking *looking);
+/* The number of contenders; 0 or less: there are none, or nothing is known of them. */
+int zkl__looking_end(struct zkl__looking *looking, struct zkl__look *ret);
+
 /* Why no server is in reach: "host: reason; host: reason". */
 void zkl__session_why_unreached(zkl_session *session, char *ret, size_t size);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "message.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -8,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#define TEXT_MAX  1024 /* less than PIPE_BUF: a writable pipe takes it whole */
+#define TEXT_MAX  1024
 #define SHOWN_MAX 512
 #define ERASE     "\r\033[K"
 
@@ -20,15 +23,49 @@ static pthread_mutex_t mutex =
 	PTHREAD_MUTEX_INITIALIZER; /* of what is on the terminal: the library's threads log, too */
 static char shown[SHOWN_MAX];      /* "": nothing */
 
-static void put(const char *text, size_t length)
+/* What is spliced into a pipe does not block, whoever else fills it meanwhile. */
+static ssize_t put_into_pipe(const char *text, size_t length)
 {
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -1;
+	ssize_t written = write(ends[1], text, length);
+	if (written > 0)
+		written = splice(ends[0], NULL, STDERR_FILENO, NULL, (size_t)written, SPLICE_F_NONBLOCK);
+	close(ends[0]);
+	close(ends[1]);
+	return written;
+}
+
+/* A terminal has room for a part. So it is opened once more, since standard error is not ours alone to be made nonblocking. */
+static ssize_t put_onto(const char *text, size_t length)
+{
+	static int    own = -1;
 	struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
 
-	if (poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0) {
-		/* Nobody is left to be told when this fails. */
-		ssize_t written = write(STDERR_FILENO, text, length);
-		(void)written;
-	}
+	if (own < 0 && isatty(STDERR_FILENO))
+		own = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (own >= 0)
+		return write(own, text, length);
+	if (poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0)
+		return write(STDERR_FILENO, text, length);
+	return -1;
+}
+
+static void put(const char *text, size_t length)
+{
+	struct stat status = {0};
+	ssize_t     written; /* nobody is left to be told when it is not */
+
+	fstat(STDERR_FILENO, &status);
+	if (S_ISFIFO(status.st_mode))
+		written = put_into_pipe(text, length);
+	else if (S_ISSOCK(status.st_mode))
+		written = send(STDERR_FILENO, text, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+	else
+		written = put_onto(text, length);
+	(void)written;
 }
 
 static void make_visible(char *text, size_t length)

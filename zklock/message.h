@@ -13,7 +13,7 @@
 extern const char *zkl__message_program;
 
 /* Writes "zklock-run: ..." and a newline in one piece, control characters made visible as '?'. Never blocks: where
- * standard error is a pipe that nobody empties, the line is dropped, since a process that hangs in a message cannot
+ * nobody empties the pipe or the terminal that standard error is, the line is dropped, since a process that hangs in a message cannot
  * keep a deadline. From any thread, as the next ones. */
 void zkl__message_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

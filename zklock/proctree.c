@@ -42,6 +42,15 @@ static const char *field(const char *stat, unsigned number)
 	return stat;
 }
 
+bool zkl__proctree_is_possible(void)
+{
+	char    text[16];
+	ssize_t length = readlink("/proc/self", text, sizeof(text) - 1);
+
+	text[length < 0 ? 0 : length] = '\0';
+	return strtol(text, NULL, 10) == getpid();
+}
+
 bool zkl__process_read(pid_t pid, struct zkl__process *ret)
 {
 	char path[32], text[1024];
@@ -258,6 +267,29 @@ int zkl__proctree_kill(const struct zkl__proctree_root *root)
 		zkl__cgroup_kill(root->cgroup);
 	zkl__proctree_sweep(root, SIGSTOP);
 	return zkl__proctree_sweep(root, SIGKILL);
+}
+
+bool zkl__proctree_survivor(const struct zkl__proctree_root *root, char *ret, size_t size)
+{
+	struct tree tree = {0};
+	size_t      count = 0;
+	char        path[32], *name_end = NULL;
+
+	if (read_tree(root, &tree) == 0)
+		count = tree.count;
+	/* The last one: the first process of a namespace only waits for the others. */
+	while (count > 0 && tree.list[count - 1].dead)
+		count--;
+	if (count > 0) {
+		snprintf(path, sizeof(path), "/proc/%d/stat", (int)tree.list[count - 1].pid);
+		if (read_file(path, ret, size) > 0)
+			name_end = strrchr(ret, ')');
+	}
+	free(tree.list);
+	if (name_end == NULL || strlen(name_end) < 3)
+		return false;
+	name_end[3] = '\0';
+	return true;
 }
 
 int64_t zkl__kill_pause_next(int64_t pause_ns)

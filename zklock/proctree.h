@@ -22,6 +22,9 @@ struct zkl__process {
 	bool     dead;  /* waits to be reaped */
 };
 
+/* Is there a /proc, and of the PID namespace that we are in? Nothing here works without. */
+bool zkl__proctree_is_possible(void);
+
 /* False: there is no such process, or it may not be looked at. */
 bool zkl__process_read(pid_t pid, struct zkl__process *ret);
 
@@ -40,6 +43,9 @@ int zkl__proctree_sweep(const struct zkl__proctree_root *root, int sig);
 
 /* Stops the tree, so that nobody in it can flee by forking, and kills it. Returns as sweep. */
 int zkl__proctree_kill(const struct zkl__proctree_root *root);
+
+/* One that lives, as "PID (NAME) STATE". False: there is none. */
+bool zkl__proctree_survivor(const struct zkl__proctree_root *root, char *ret, size_t size);
 
 /* Between rounds of killing: short at first, then longer and longer, for what hangs in the kernel dies of none of
  * them. */

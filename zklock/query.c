@@ -36,34 +36,64 @@ static void on_happened(struct zkl__party *party, enum zkl__happening what)
 
 static const struct zkl__party_type query_type = {.reply = on_reply, .happened = on_happened};
 
-static int wait_for_answer(struct zkl__query *q, int64_t patience_ns)
+int zkl__query_begin(struct zkl__query *q)
 {
 	struct zkl__hub *hub = zkl__session_hub(q->session);
-	int64_t          until = zkl__hub_now(hub) + patience_ns;
-	bool             in_time = true;
+	int              r;
 
-	if (hub->link)
+	q->party.type = &query_type;
+	zkl__session_lock(q->session);
+	r = zkl__hub_join(hub, &q->party);
+	if (r >= 0)
+		zkl__session_hold(q->session); /* it may be closed meanwhile */
+	if (r >= 0 && hub->link)
 		q->ask(q);
-	while (!q->answered && in_time && !hub->refused && !hub->closed)
-		in_time = zkl__session_wait(q->session, NULL, until);
-	if (q->answered)
-		return 1;
-	return hub->closed ? ZKL_ESTATE : hub->refused;
+	zkl__session_unlock(q->session);
+	return r < 0 ? r : 0;
+}
+
+static bool is_over(const struct zkl__query *q)
+{
+	const struct zkl__hub *hub = zkl__session_hub(q->session);
+
+	return q->answered || hub->refused || hub->closed;
+}
+
+bool zkl__query_is_over(struct zkl__query *q)
+{
+	bool over;
+
+	zkl__session_lock(q->session);
+	over = is_over(q);
+	zkl__session_unlock(q->session);
+	return over;
+}
+
+int zkl__query_end(struct zkl__query *q)
+{
+	struct zkl__hub *hub = zkl__session_hub(q->session);
+	int              r = 1;
+
+	zkl__session_lock(q->session);
+	if (!q->answered)
+		r = hub->closed ? ZKL_ESTATE : hub->refused;
+	zkl__hub_part(hub, &q->party);
+	zkl__session_unlock(q->session);
+	zkl__session_drop(q->session);
+	return r;
 }
 
 int zkl__query_run(struct zkl__query *q, int64_t patience_ns)
 {
-	int r;
+	int     r = zkl__query_begin(q);
+	int64_t until;
 
-	q->party.type = &query_type;
+	if (r < 0)
+		return r;
 	zkl__session_lock(q->session);
-	zkl__session_hold(q->session); /* it may be closed meanwhile */
-	r = zkl__hub_join(zkl__session_hub(q->session), &q->party);
-	if (r >= 0) {
-		r = wait_for_answer(q, patience_ns);
-		zkl__hub_part(zkl__session_hub(q->session), &q->party);
+	until = zkl__hub_now(zkl__session_hub(q->session)) + patience_ns;
+	while (!is_over(q) && zkl__session_wait(q->session, NULL, until)) {
 	}
 	zkl__session_unlock(q->session);
-	zkl__session_drop(q->session);
-	return r;
+	return zkl__query_end(q);
 }

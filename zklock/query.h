@@ -2,8 +2,8 @@
 #ifndef ZKLOCK_QUERY_H
 #define ZKLOCK_QUERY_H
 
-/* query.h: a call that asks the servers something in the caller's thread: it lives on the caller's stack and waits for its
- * answer. */
+/* query.h: asks the servers something, and nobody else does the caller's waiting: it waits for the answer, or looks now and then
+ * whether it has come. */
 
 #include "hub.h"
 #include "session_core.h"
@@ -24,8 +24,13 @@ struct zkl__query {
 /* Sends a request of the query's. */
 void zkl__query_send(struct zkl__query *q, struct zkl__request *request);
 void zkl__query_answer(struct zkl__query *q, int result, const char *text);
-/* Asks and waits, at most for patience_ns from when it has the session's mutex. Returns 1: it is answered. 0: it is not, in
- * that time. Else ZKL_ENOMEM, ZKL_ESTATE (the session was closed), or why the session was refused or cancelled. */
+/* Asks. ZKL_ENOMEM, or 0: the query must stay where it is until its end. */
+int zkl__query_begin(struct zkl__query *q);
+/* Has it an answer, or will it never have one? */
+bool zkl__query_is_over(struct zkl__query *q);
+/* 1: it is answered. 0: it is not yet. Else ZKL_ESTATE (the session was closed), or why the session was refused or cancelled. */
+int zkl__query_end(struct zkl__query *q);
+/* Begins, waits, at most for patience_ns from when it has the session's mutex, and ends. */
 int zkl__query_run(struct zkl__query *q, int64_t patience_ns);
 
 #endif

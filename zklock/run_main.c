@@ -200,7 +200,7 @@ static int run(struct zkl__front *front, struct zkl__child_options *child)
 {
 	front->terminal = child->terminal = zkl__terminal_open();
 	front->signals = zkl__wrapper_take_signals(&child->mask, &child->ignores_chld);
-	if (child->pidns && !pidns_is_possible(child))
+	if (!zkl__wrapper_sees_processes() || (child->pidns && !pidns_is_possible(child)))
 		return ZKL__STATUS_FAILED;
 	if (front->signals < 0 || zkl__child_open(&front->child, child) < 0) {
 		zkl__message_say("cannot start: %s", strerror(errno));

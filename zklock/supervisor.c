@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "supervisor.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -19,7 +18,7 @@
  * ENDED ELOST     ATTEMPT           again        as LOST              as LOST           as LOST         as LOST  EXIT own
  * ENDED 0         EXIT 125          again        as LOST              as LOST           as LOST         as LOST  EXIT own
  * ENDED other     EXIT by code      EXIT by code as LOST              as LOST           as LOST         as LOST  EXIT own
- * EXEC_FAILED     .                 .            EXIT 126/127         .                 EXIT 126/127    126/127  .
+ * NOT_STARTED     .                 .            EXIT by it           .                 EXIT by it      by it    .
  * STOPPED         .                 .            TAKE_TERMINAL        .                 .               .        .
  * STEADY          .                 .            noted                .                 noted           noted    .
  * EXITED          .                 .            leave                .                 note status     note it  .
@@ -290,8 +289,8 @@ static bool step_command(struct zkl__supervisor *s, const struct zkl__supervisor
                          struct zkl__supervisor_actions *ret)
 {
 	switch (event->type) {
-	case ZKL__ON_EXEC_FAILED:
-		leave(s, ret, event->value == ENOENT ? ZKL__STATUS_NOT_FOUND : ZKL__STATUS_NOT_EXECUTED, 0);
+	case ZKL__ON_NOT_STARTED:
+		leave(s, ret, event->value, 0);
 		return true;
 	case ZKL__ON_STEADY:
 		s->last_ms = 0;

@@ -37,7 +37,7 @@
 	X(GRANTED_LATE)    /* the lock, with a lease that is over */                                                   \
 	X(LOST)            /* the lock said no, or its deadline has passed */                                          \
 	X(ENDED)           /* the attempt; value: ZKL_E* or 0 */                                                       \
-	X(EXEC_FAILED)     /* value: errno */                                                                          \
+	X(NOT_STARTED)     /* the command; value: the status that says why */                                          \
 	X(STOPPED)         /* the command, by a signal of job control */                                               \
 	X(STEADY)          /* the command has run for so long that earlier failures do not count: before EXITED */     \
 	X(EXITED)          /* the command; value: status as of wait(); processes that it started are left */           \

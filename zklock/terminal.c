@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "terminal.h"
+#include "proctree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +29,20 @@ bool zkl__terminal_is_ours(int terminal)
 bool zkl__terminal_give(int terminal, pid_t group)
 {
 	return terminal >= 0 && tcgetpgrp(terminal) == getpgrp() && tcsetpgrp(terminal, group) == 0;
+}
+
+bool zkl__terminal_has_shell(void)
+{
+	const pid_t         session = getsid(0);
+	struct zkl__process process;
+
+	for (pid_t pid = getppid(); pid > 0 && getsid(pid) == session; pid = process.parent) {
+		if (getpgid(pid) != getpgrp())
+			return true;
+		if (!zkl__process_read(pid, &process))
+			break;
+	}
+	return false;
 }
 
 /* Who was put into the foreground may have put others there, who are gone since. A shell that has taken it back is

@@ -20,6 +20,10 @@ bool zkl__terminal_is_ours(int terminal);
 /* Puts `group` into the foreground, if the caller's is there now. */
 bool zkl__terminal_give(int terminal, pid_t group);
 
+/* Is anybody there who sees us stop and can continue us? Where nobody is (an orphaned process group: ssh -t host zklock-run,
+ * setsid, a service), Ctrl-Z has no effect on us, nor would it have on the command without us. */
+bool zkl__terminal_has_shell(void);
+
 /* Puts the caller's group into the foreground, if `group` is there now, or a group that is gone. */
 bool zkl__terminal_take(int terminal, pid_t group);
 

@@ -28,7 +28,8 @@ static void empty_area(struct zkl__child_options *options)
 	memcpy(copy, begin, size);
 	for (int i = 0; i < options->argc; i++)
 		options->argv[i] = copy + (options->argv[i] - begin);
-	options->path = copy + (options->path - begin);
+	if (options->path != NULL)
+		options->path = copy + (options->path - begin);
 	area = begin;
 	area_size = size;
 }
@@ -41,5 +42,6 @@ void zkl__title_set(struct zkl__child_options *options, const char *name)
 	if (area == NULL)
 		return;
 	memset(area, 0, area_size);
-	snprintf(area, area_size, "%s %s", name, options->path);
+	snprintf(area, area_size, "%s%s%s", name, options->path == NULL ? "" : " ",
+	         options->path == NULL ? "" : options->path);
 }

@@ -6,7 +6,8 @@
 
 #include "child.h"
 
-/* NAME PATH in place of the command line, and NAME in place of the program's name; of 15 characters at most. The strings of
+/* NAME PATH (or NAME, where options->path is NULL) in place of the command line, and NAME in place of the program's name;
+ * of 15 characters at most. The strings of
  * `options` move. */
 void zkl__title_set(struct zkl__child_options *options, const char *name);
 

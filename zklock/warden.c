@@ -29,11 +29,11 @@ struct warden {
 	int                       events;                /* of the cgroup, or -1 */
 	int                       front, signals, alarm; /* front -1: it is dead */
 	int                       exec;                  /* of the command, while it has not succeeded; else -1 */
-	int                       exec_errno;
-	pid_t                     command;  /* 0: none yet, or it ended */
-	pid_t                     group;    /* of the command */
-	pid_t                     init;     /* of its PID namespace, or 0 */
-	bool                      has_tree; /* from the fork until nothing of it is left */
+	struct zkl__report        failure;               /* of its start; type 0: none */
+	pid_t                     command;               /* 0: none yet, or it ended */
+	pid_t                     group;                 /* of the command */
+	pid_t                     init;                  /* of its PID namespace, or 0 */
+	bool                      has_tree;              /* from the fork until nothing of it is left */
 	bool                      ending, killing;
 	int64_t                   kill_ns;       /* with `ending` */
 	int64_t                   kill_pause_ns; /* until the next round of killing */
@@ -47,6 +47,7 @@ static void start(struct warden *warden)
 	sigset_t all, child;
 
 	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGCONT); /* stopped, we would not see the front die */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
@@ -72,12 +73,12 @@ static void report(struct warden *warden, struct zkl__report what)
 
 static void report_exec(struct warden *warden)
 {
-	ssize_t length = read(warden->exec, &warden->exec_errno, sizeof(warden->exec_errno));
+	ssize_t length = read(warden->exec, &warden->failure, sizeof(warden->failure));
 
 	close(warden->exec);
 	warden->exec = -1;
 	/* A failure is reported when its process is gone too. */
-	if (length != (ssize_t)sizeof(warden->exec_errno))
+	if (length != (ssize_t)sizeof(warden->failure))
 		report(warden, (struct zkl__report){.type = ZKL__REPORT_SPAWNED, .value = warden->cgroup->error});
 }
 
@@ -86,8 +87,8 @@ static void report_end(struct warden *warden, int wait_status, bool alone)
 {
 	if (warden->exec >= 0)
 		report_exec(warden);
-	if (warden->exec_errno != 0)
-		report(warden, (struct zkl__report){.type = ZKL__REPORT_EXEC_FAILED, .value = warden->exec_errno});
+	if (warden->failure.type != 0)
+		report(warden, warden->failure);
 	else
 		report(warden, (struct zkl__report){.type = ZKL__REPORT_EXITED, .value = wait_status, .alone = alone});
 }
@@ -176,12 +177,13 @@ static void reap(struct warden *warden)
 		childless = reap_children(warden, &command);
 	}
 	warden->has_tree = !childless || zkl__cgroup_is_populated(warden->cgroup);
-	if (!warden->has_tree)
-		remove_cgroup(warden);
 	if (command.ended)
 		report_end(warden, command.status, !warden->has_tree);
 	else if (!warden->has_tree)
 		report(warden, (struct zkl__report){.type = ZKL__REPORT_GONE});
+	/* Nobody need wait for that. */
+	if (!warden->has_tree)
+		remove_cgroup(warden);
 }
 
 static void kill_tree(struct warden *warden)
@@ -280,14 +282,14 @@ static void spawn(struct warden *warden, const struct zkl__order *order)
 		return;
 	}
 	warden->group = 0;
-	warden->exec_errno = 0;
+	warden->failure = (struct zkl__report){0};
 	struct zkl__command command;
 	if (set_environment(&warden->options, &order->grant) < 0 ||
 	    zkl__command_fork(&warden->options, warden->cgroup, order->foreground, &command) < 0) {
 		const int error = errno;
 		end_children();
+		report(warden, (struct zkl__report){.type = ZKL__REPORT_FORK_FAILED, .value = error});
 		remove_cgroup(warden);
-		report(warden, (struct zkl__report){.type = ZKL__REPORT_EXEC_FAILED, .value = error});
 		return;
 	}
 	warden->command = warden->group = command.pid;

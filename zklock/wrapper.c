@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wrapper.h"
-#include "message.h"
 #include "status.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +46,36 @@ int zkl__wrapper_take_signals(sigset_t *ret_mask, bool *ret_ignores_chld)
 	sigprocmask(SIG_BLOCK, &blocked, ret_mask);
 	*ret_ignores_chld = signal(SIGCHLD, SIG_DFL) == SIG_IGN;
 	return signalfd(-1, &read, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+bool zkl__wrapper_sees_processes(void)
+{
+	if (zkl__proctree_is_possible())
+		return true;
+	zkl__message_say("what the command starts could not be found: mount a /proc of this PID namespace");
+	return false;
+}
+
+int zkl__wrapper_not_started(const struct zkl__report *report, const char *command, char ret_why[ZKL__WHY_MAX])
+{
+	const bool executing = report->type == ZKL__REPORT_EXEC_FAILED;
+
+	snprintf(ret_why, ZKL__WHY_MAX, "cannot %s \"%.200s\": %s", executing ? "execute" : "start", command,
+	         strerror(report->value));
+	if (!executing)
+		return ZKL__STATUS_FAILED;
+	return report->value == ENOENT ? ZKL__STATUS_NOT_FOUND : ZKL__STATUS_NOT_EXECUTED;
+}
+
+void zkl__wrapper_stop(void)
+{
+	sigset_t only;
+
+	sigemptyset(&only);
+	sigaddset(&only, SIGTSTP);
+	raise(SIGTSTP);
+	pthread_sigmask(SIG_UNBLOCK, &only, NULL);
+	pthread_sigmask(SIG_BLOCK, &only, NULL);
 }
 
 /* ---- the end ---- */

@@ -5,6 +5,9 @@
 /* wrapper.h: what a command that wraps another one does before and after: the state that the other inherits, and an end like
  * its own. */
 
+#include "child.h"
+#include "message.h"
+
 #include <signal.h>
 #include <stdbool.h>
 
@@ -15,6 +18,15 @@ void zkl__wrapper_fill_descriptors(void);
  * which is easily given back to the command. What is ignored stays ignored, as nohup wants. -1: errno; else the
  * signalfd. */
 int zkl__wrapper_take_signals(sigset_t *ret_mask, bool *ret_ignores_chld);
+
+/* Could the command's tree be found? Else it says why not. */
+bool zkl__wrapper_sees_processes(void);
+
+/* Why there is no command: the status, and the line that goes with it. */
+int zkl__wrapper_not_started(const struct zkl__report *report, const char *command, char ret_why[ZKL__WHY_MAX]);
+
+/* As TSTP, which is blocked, does by itself: so not where nobody could continue us. CONT is to be read afterwards. */
+void zkl__wrapper_stop(void);
 
 /* As the command that died by it. */
 _Noreturn void zkl__wrapper_die_by(int sig);

@@ -3,10 +3,12 @@
 
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import time
 import unittest
 import uuid
 
@@ -117,6 +119,64 @@ class Used(CgroupTest):
         self.assertEqual(wrapper.result(), (5, b"", b""))
         self.assert_nothing_lives()
         self.assertEqual(cgroups_of(wrapper.pid), [])
+
+
+    def test_release_does_not_wait_until_it_is_removed(self):
+        """Cgroups that are nested deeper than anybody looks keep it from being removed, which is tried for 200 ms."""
+        script = 'here=$(sed -n "s|^0::.*/||p" /proc/self/cgroup); mkdir -p "$0/$here/$1"'
+
+        def release_takes():
+            holder = self.start(self.lock, "--", "sh", "-c", script, own_cgroup(), "/".join("a" * 18))
+            wait_for(lambda: cgroups_of(holder.pid) and not self.marked() or holder.poll() is not None, "the command ended")
+            began = time.monotonic()
+            self.assert_free()
+            took = time.monotonic() - began
+            self.assertEqual(holder.result(), (0, b"", b""))
+            for folder, _, _ in os.walk(*cgroups_of(holder.pid), topdown=False):
+                os.rmdir(folder)
+            return took
+        # At least once on a machine as busy as this.
+        wait_for(lambda: release_takes() < 0.1, "the release comes first")
+
+
+class Frozen(CgroupTest):
+    @staticmethod
+    def freeze(holder):
+        """Returns what thaws it."""
+        folder, = cgroups_of(holder.pid)
+
+        def write(value):
+            with open(os.path.join(folder, "cgroup.freeze"), "w", encoding="ascii") as file:
+                file.write(value)
+
+        def is_frozen():
+            with open(os.path.join(folder, "cgroup.events"), encoding="ascii") as file:
+                return "frozen 1" in file.read()
+        write("1")
+        wait_for(is_frozen, "it is frozen")
+        return lambda: write("0")
+
+    def test_is_ended_when_the_lock_is_lost(self):
+        holder = self.hold("-T", "4", "-k", "0.2")
+        self.freeze(holder)
+        self.lose()
+        self.assertEqual(holder.end(), 76)
+        self.assert_nothing_lives()
+        self.assertEqual(cgroups_of(holder.pid), [])
+
+    def test_signal_that_has_no_effect_is_told_of(self):
+        ready = self.file("traps")
+        holder = self.hold(command=("sh", "-c", 'exec 2>&-; trap "exit 4" TERM; trap "" USR1; touch "$0"; while :; do sleep 0.05; done', ready))
+        wait_for(lambda: os.path.exists(ready), "it handles signals")
+        thaw = self.freeze(holder)
+        folder, = cgroups_of(holder.pid)
+        holder.send_signal(signal.SIGUSR1)
+        holder.terminate()
+        wait_for(lambda: select.select([holder.stderr], [], [], 0)[0], "a line is said")
+        thaw()
+        status, _, err = holder.result()
+        self.assertEqual(status, 4)
+        self.assert_one_line(err, "the command's cgroup %s is frozen" % folder)
 
 
 class NotToBeHad(CgroupTest):

@@ -197,6 +197,22 @@ class Killed(FenceTest):
 
 
 class Terminal(FenceTest):
+    def test_ctrl_z_has_no_effect_where_no_shell_could_continue_it(self):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            script = "trap 'touch \"$0/continued\"; exit 3' CONT; touch \"$0/runs\"; while :; do sleep 0.02; done"
+            os.execve(BINARY, [BINARY, self.fence, TOKEN, "--", "sh", "-c", script, self.folder], self.environment())
+        try:
+            wait_for(lambda: os.path.exists(self.file("runs")), "the command runs")
+            os.write(terminal, b"\x1a")
+            wait_for(lambda: os.path.exists(self.file("continued")), "the command is continued")
+            wait_for(lambda: state_of(pid) == "Z", "it has ended")
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            status = os.waitpid(pid, 0)[1]
+            os.close(terminal)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 3)
+
     def test_ctrl_z_stops_both_and_fg_continues_both(self):
         pid, terminal = pty.fork()
         if pid == 0:

@@ -2,13 +2,14 @@
 """kill -9 of each process of ours, one by one and together, at random times: what the command had started never goes on
 beside a next holder, but where nothing holds it together."""
 
+import ctypes
 import os
 import random
 import signal
 import time
 import unittest
 
-from support import LONG, CommandTest, cgroups_of, lives, own_cgroup, wait_for, without_cgroup
+from support import LONG, CommandTest, cgroups_of, lives, own_cgroup, state_of, wait_for, without_cgroup
 
 # The command, one that is stopped, one far away in the tree, and some that run away by forking, each deaf to TERM.
 TREE = r"""
@@ -26,8 +27,8 @@ PAIR = 'setsid sh -c "echo \\$\\$ > \\$0.new; mv \\$0.new \\$0; exec sleep 1000"
 
 
 class KillTest(CommandTest):
-    def hold_pair(self):
-        holder = self.hold(command=("sh", "-c", PAIR, self.file("left")))
+    def hold_pair(self, *arguments):
+        holder = self.hold(*arguments, command=("sh", "-c", PAIR, self.file("left")))
         holder.left = self.seen_from_here(int(wait_for(lambda: self.text("left"), "what it starts runs")))
         return holder
 
@@ -84,6 +85,46 @@ class Walk(KillTest):
         self.assert_free()
         self.assertEqual(self.marked(), [holder.left])
 
+    def test_front_stopped_and_warden_killed(self):
+        """The manual says so, too."""
+        for beyond in (False, True):
+            with self.subTest(beyond_the_session=beyond):
+                holder = self.hold_pair("-T", "2" if beyond else "20")
+                stop(holder.pid)
+                os.kill(holder.warden(), signal.SIGKILL)
+                wait_for(lambda holder=holder: not lives(holder.command), "the command is dead")
+                if beyond:
+                    self.assert_free()
+                self.assertEqual(self.marked(), [holder.left])
+                holder.send_signal(signal.SIGCONT)
+                self.assertEqual(holder.end(), 76 if beyond else 125)
+                self.assert_nothing_lives()
+                self.assert_free()
+                os.remove(self.file("left"))
+
+    def test_front_stopped_beyond_the_session_and_then_the_warden_killed(self):
+        holder = self.hold_pair("-T", "2")
+        warden = holder.warden()
+        stop(holder.pid)
+        wait_for(lambda: not self.marked(), "the warden has ended the tree")
+        os.kill(warden, signal.SIGKILL)
+        self.assert_free()
+        holder.send_signal(signal.SIGCONT)
+        self.assertEqual(holder.end(), 76)
+
+    def test_warden_stopped_and_front_killed(self):
+        """Below a subreaper of our session, or the kernel would continue it as an orphaned process group."""
+        be_subreaper(1)
+        self.addCleanup(be_subreaper, 0)
+        holder = self.hold_pair("-T", "2")
+        warden = holder.warden()
+        stop(holder.pid, warden)
+        holder.kill()
+        wait_for(lambda: not self.marked(), "nothing of the tree lives")
+        wait_for(lambda: not lives(warden), "the warden has ended")
+        self.assertIn(b"died", holder.result()[2])
+        self.assert_free()
+
     def test_one_of_them_at_any_time(self):
         self.kill_at_random(lambda holder: [holder.pid], 10 if LONG else 3)
         self.kill_at_random(lambda holder: [holder.warden()], 10 if LONG else 3)
@@ -109,7 +150,22 @@ class Cgroup(KillTest):
 
     def test_keeper_is_not_taken_by_pkill_of_our_name(self):
         holder = self.hold_pair()
-        self.assertNotIn("zklock", open_text(holder.keeper(), "comm") + open_text(holder.keeper(), "cmdline"))
+        self.assertEqual(open_text(holder.keeper(), "comm"), "cgroup-keeper\n")
+        # Nor by -f and the lock's path, as front and warden are.
+        self.assertEqual(open_text(holder.keeper(), "cmdline").rstrip("\0"), "cgroup-keeper")
+
+    def test_keeper_that_is_stopped_goes_on(self):
+        """As soon as the front can see to it, and at its death."""
+        for number in (signal.SIGCONT, signal.SIGKILL):
+            with self.subTest(signal=number):
+                holder = self.hold("-T", "2")
+                keeper = holder.keeper()
+                stop(holder.pid, keeper)
+                holder.send_signal(number)
+                wait_for(lambda keeper=keeper: state_of(keeper) != "T", "the keeper goes on")
+                holder.kill()
+                holder.end()
+                self.assert_free()
 
     def test_all_three_at_once_the_command_dies(self):
         holder = self.hold_pair()
@@ -158,6 +214,16 @@ class Namespace(KillTest):
         self.assertEqual(holder.end(), -signal.SIGKILL)
         self.assert_nothing_lives()
         self.assert_free(2)
+
+
+def stop(*pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda pid=pid: state_of(pid) == "T", "it is stopped")
+
+
+def be_subreaper(yes):
+    ctypes.CDLL(None).prctl(36, yes)
 
 
 def front_or_warden_or_both(holder):

@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import os
 import random
+import select
 import signal
 import sys
 import tempfile
@@ -91,6 +92,27 @@ class Lost(LossTest):
         # That its end is known is not to be seen from here: a loss before that is a loss.
         self.lose()
         self.assertIn(holder.end(), (3, 76))
+
+
+    def test_who_cannot_be_killed_is_named(self):
+        """As one that hangs in the kernel: here its tracer holds it on its way out."""
+        holder = self.hold("-T", "4", "-k", "0.1")
+        self.assertEqual(ptrace(PTRACE_SEIZE, holder.command, PTRACE_O_TRACEEXIT), 0)
+        self.lose()
+        wait_for(lambda: select.select([holder.stderr], [], [], 0)[0], "a line is said")
+        line = os.read(holder.stderr.fileno(), 4096).decode()
+        self.assertIn(" of the command's processes, as %d (sleep) t: " % holder.command, line)
+        self.assertIsNone(holder.poll())
+        ptrace(PTRACE_DETACH, holder.command, 0)
+        self.assertEqual(holder.end(), 76)
+        self.assert_nothing_lives()
+
+
+PTRACE_SEIZE, PTRACE_DETACH, PTRACE_O_TRACEEXIT = 0x4206, 17, 0x40
+
+
+def ptrace(request, pid, data):
+    return ctypes.CDLL(None).ptrace(ctypes.c_long(request), ctypes.c_long(pid), ctypes.c_long(0), ctypes.c_long(data))
 
 
 class FrontStopped(LossTest):

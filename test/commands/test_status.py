@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -50,6 +51,34 @@ class TheCommandsOwn(CommandTest):
         done = subprocess.run(["unshare", "-pf", "--mount-proc", BINARY, self.lock, "--", "sh", "-c", "kill -TERM $$"],
                               env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
         self.assertEqual((done.returncode, done.stderr), (128 + signal.SIGTERM, b""))
+
+    def test_without_a_proc_of_ours(self):
+        """No process could be found."""
+        for prefix in (("unshare", "--mount", "sh", "-c", 'umount -l /proc && exec "$@"', "sh"), ("unshare", "--pid", "--fork")):
+            with self.subTest(prefix=prefix):
+                if subprocess.run([*prefix, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+                    self.skipTest("no namespaces here")
+                self.prefix = prefix
+                status, out, err = self.call(self.lock, "--", "true")
+                self.assertEqual((status, out), (125, b""))
+                self.assert_one_line(err, "/proc")
+
+    def test_command_that_cannot_be_forked(self):
+        """As root there is no limit."""
+        prefix = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+        if subprocess.run([*prefix, BINARY, "--version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          check=False).returncode != 0:
+            self.skipTest("%s cannot be executed by nobody" % BINARY)
+        holder = self.hold()
+        self.prefix = prefix
+        waiter = self.queue()
+        script = "import resource, sys; resource.prlimit(int(sys.argv[1]), resource.RLIMIT_NPROC, (1, 1))"
+        subprocess.run([*prefix, sys.executable, "-c", script, str(wait_for(waiter.warden, "the warden runs"))], check=True)
+        holder.terminate()
+        status, out, err = waiter.result()
+        self.assertEqual((status, out), (125, b""))
+        self.assert_one_line(err, "cannot start true: Resource temporarily unavailable")
+        self.assert_free(2)
 
     def test_command_that_is_not_found(self):
         status, out, err = self.call(self.lock, "--", "/no/such/command")
@@ -579,6 +608,63 @@ class NowhereToSay(CommandTest):
             self.lose()
             self.assertEqual(holder.end(), 76)
         self.everywhere(check)
+
+
+class Deaf:
+    """Stands before a server, and lets nothing through to it any more once somebody reads a node's data."""
+    GET_DATA = 4
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.asked = threading.Event()
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        host, port = SERVERS.split(",")[0].split(":")
+        client, server = self.listener.accept()[0], socket.create_connection((host, int(port)))
+        threading.Thread(target=self.answer, args=(server, client), daemon=True).start()
+        for request in iter(lambda: self.frame(client), b""):
+            if struct.unpack(">i", request[8:12])[0] == self.GET_DATA:
+                self.asked.set()
+            if not self.asked.is_set():
+                server.sendall(request)
+
+    @staticmethod
+    def answer(server, client):
+        for data in iter(lambda: server.recv(65536), b""):
+            client.sendall(data)
+
+    @staticmethod
+    def frame(client):
+        stream = b""
+        size = 4
+        while len(stream) < size:
+            data = client.recv(size - len(stream))
+            if not data:
+                return b""
+            stream += data
+            if len(stream) == 4:
+                size = 4 + struct.unpack(">i", stream)[0]
+        return stream
+
+
+class Unanswered(CommandTest):
+    def test_signal_does_not_wait_for_a_look_at_the_queue(self):
+        """Which may take a second, and the end another one."""
+        self.hold()
+
+        def end_takes():
+            server = Deaf()
+            waiter = self.start("-v", "-s", server.address, self.lock, "--", "true")
+            self.assertTrue(server.asked.wait(PATIENCE))
+            began = time.monotonic()
+            waiter.terminate()
+            self.assertEqual(waiter.end(), -signal.SIGTERM)
+            server.listener.close()
+            return time.monotonic() - began
+        # At least once on a machine as busy as this.
+        wait_for(lambda: end_takes() < 1.6, "it ends without the answer")
 
 
 class StandardOutput(CommandTest):

@@ -15,7 +15,7 @@ import sys
 import termios
 import unittest
 
-from support import BINARY, SERVERS, CommandTest, lives, state_of, wait_for
+from support import BINARY, SERVERS, CommandTest, lives, parent_of, state_of, wait_for
 
 # Says "stopped" and "ended STATUS" of its job, and whether the terminal is its own then; puts it into the foreground and
 # continues it when told "fg".
@@ -70,14 +70,13 @@ class TerminalTest(CommandTest):
     # What the shell shall know.
     hints = ()
 
-    def shell(self, *arguments, script="", command=None, ready=True):
+    def shell(self, *arguments, script="", command=None, program=None, ready=True):
         """The job, on a terminal of its own."""
-        command = command or ("sh", "-c", script)
+        program = program or (BINARY, *self.options, *arguments, self.lock, "--", *(command or ("sh", "-c", script)))
         pid, self.terminal = pty.fork()
         if pid == 0:
             env = self.environment(READY=self.file("ready"), **dict.fromkeys(self.hints, ""))
-            os.execve(sys.executable, [sys.executable, "-c", SHELL, self.file("shell"), BINARY, *self.options,
-                                       *arguments, self.lock, "--", *command], env)
+            os.execve(sys.executable, [sys.executable, "-c", SHELL, self.file("shell"), *program], env)
         self.addCleanup(os.close, self.terminal)
         self.addCleanup(self.end_shell, pid)
         if ready:
@@ -112,6 +111,11 @@ class TerminalTest(CommandTest):
 
     def foreground(self):
         return os.tcgetpgrp(self.terminal)
+
+    @staticmethod
+    def proceed(job):
+        """fg"""
+        os.kill(parent_of(job), signal.SIGUSR1)
 
 
 class Terminal(TerminalTest):
@@ -262,12 +266,6 @@ class Terminal(TerminalTest):
             pass
         self.told("ended 0 job")
 
-    def proceed(self, job):
-        """fg"""
-        with open("/proc/%d/stat" % job, encoding="ascii", errors="replace") as file:
-            shell = int(file.read().rpartition(")")[2].split()[1])
-        os.kill(shell, signal.SIGUSR1)
-
     def test_stopped_beyond_the_lease_it_is_killed_and_does_not_go_on(self):
         self.shell("-T", "4", command=COUNT)
         command = self.foreground()
@@ -392,20 +390,87 @@ class Progress(TerminalTest):
                 os.remove(self.file("shell"))
 
 
-class Pipeline(CommandTest):
+class NoShell(TerminalTest):
+    """Nobody could continue us (ssh -t host zklock-run): the kernel lets Ctrl-Z stop nobody there."""
+
+    def lead(self, *arguments, env=None):
+        """A zklock-run that leads the session of its terminal."""
+        pid, self.terminal = pty.fork()
+        if pid == 0:
+            os.execve(arguments[0], arguments, self.environment(**(env or {})))
+        self.addCleanup(os.close, self.terminal)
+        self.addCleanup(self.end_leader, pid)
+        return pid
+
+    @staticmethod
+    def end_leader(pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+    def ends_with(self, pid, status):
+        wait_for(lambda: state_of(pid) == "Z", "it has ended")
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), status)
+
+    def test_command_goes_on(self):
+        script = "import os, signal, time\nready = os.environ['READY']\n" \
+                 "signal.signal(signal.SIGCONT, lambda *_: open(ready + '.continued', 'w').close())\n" \
+                 "open(ready, 'w').close()\nwhile not os.path.exists(ready + '.go'):\n    time.sleep(0.01)\n"
+        pid = self.lead(BINARY, self.lock, "--", sys.executable, "-c", script, env={"READY": self.file("ready")})
+        wait_for(lambda: os.path.exists(self.file("ready")), "the command runs")
+        command = self.foreground()
+        self.press(b"\x1a")
+        wait_for(lambda: os.path.exists(self.file("ready.continued")), "the command is continued")
+        self.assertEqual(self.foreground(), command)
+        with open(self.file("ready.go"), "w", encoding="ascii"):
+            pass
+        self.ends_with(pid, 0)
+
+    def test_waiter_goes_on(self):
+        holder = self.hold()
+        pid = self.lead(BINARY, self.lock, "--", "sh", "-c", "exit 3")
+        wait_for(lambda: len(self.nodes()) == 2, "it has queued")
+        self.press(b"\x1a")
+        wait_for(lambda: b"^Z" in os.read(self.terminal, 65536), "the terminal has sent it")
+        holder.terminate()
+        self.ends_with(pid, 3)
+
+
+class Pipeline(TerminalTest):
+    def start_pipeline(self):
+        """The job is a shell without job control, and its group that of the pipeline."""
+        reader = "import os, sys\nsys.stdin.readline()\nfd = os.open('/dev/tty', os.O_RDWR)\n" \
+                 "open(sys.argv[1], 'w').write(str(os.tcgetpgrp(fd) == os.getpgrp()))\n"
+        script = 'echo $$ > "$READY"; while [ ! -e "$READY.go" ]; do sleep 0.01; done; echo out; ' \
+                 'while [ ! -e "$READY.answer" ]; do sleep 0.01; done'
+        self.shell(program=("/bin/sh", "-c", '"$0" "$1" -- sh -c "$2" | "$3" -c "$4" "$READY.answer"', BINARY, self.lock,
+                            script, sys.executable, reader))
+        command = int(wait_for(lambda: self.text("ready").strip(), "the command runs"))
+        return self.foreground(), command
+
+    def answer(self):
+        """What the pager sees while the command runs."""
+        with open(self.file("ready.go"), "w", encoding="ascii"):
+            pass
+        self.told("ended 0 job")
+        self.assertEqual(self.text("ready.answer"), "True")
+
     def test_pager_behind_us_keeps_the_terminal(self):
         """A pipeline is one job: what we put into the foreground would put the others into the background."""
-        reader = "import os, sys\nsys.stdin.read()\nfd = os.open('/dev/tty', os.O_RDWR)\n" \
-                 "open(sys.argv[1], 'w').write(str(os.tcgetpgrp(fd) == os.getpgrp()))\n"
-        inner = '"$1" "$2" -- echo out | "$3" -c "$4" "$5"'
-        pid, terminal = pty.fork()
-        if pid == 0:
-            os.execve("/bin/sh", ["sh", "-c", inner, "sh", BINARY, self.lock, sys.executable, reader,
-                                  self.file("answer")], self.environment())
-        self.addCleanup(os.close, terminal)
-        _, status = os.waitpid(pid, 0)
-        self.assertEqual(os.waitstatus_to_exitcode(status), 0)
-        self.assertEqual(self.text("answer"), "True")
+        self.start_pipeline()
+        self.answer()
+
+
+    def test_pager_keeps_it_after_a_stop_too(self):
+        job, command = self.start_pipeline()
+        self.press(b"\x1a")
+        self.told("stopped job")
+        wait_for(lambda: state_of(command) == "T", "the command is stopped")
+        self.proceed(job)
+        wait_for(lambda: state_of(command) in ("S", "R"), "the command goes on")
+        self.answer()
 
 
 class NoTerminal(CommandTest):

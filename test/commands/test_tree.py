@@ -120,6 +120,32 @@ class Outsiders(CommandTest):
         self.assertEqual(self.marked(), [elder])
         self.assertEqual(state_of(elder), "S")
 
+    def test_what_these_have_left_behind_is_left_alone_too(self):
+        """It becomes a child of zklock-run, as what the command has left behind does when the warden is killed."""
+        ready, heard = self.file("ready"), self.file("heard")
+        elder = '(while [ ! -e "$1.go" ]; do sleep 0.01; done; (sleep 1000 & echo $! > "$1.new"); mv "$1.new" "$1"; ' \
+                'exec sleep 1000) >/dev/null 2>&1 & '
+        command = 'trap "echo >> $1" USR1; touch "$0"; while :; do sleep 0.02; done'
+        shell = subprocess.Popen([*self.prefix, "sh", "-c", elder + 'exec "$0" $OPTIONS "$2" -- sh -c "$3" "$4" "$5"', BINARY,
+                                  self.file("orphan"), self.lock, command, ready, heard],
+                                 env=self.environment(OPTIONS=" ".join(self.options)), stderr=subprocess.PIPE)
+        self.addCleanup(self.reap, shell)
+        wait_for(lambda: os.path.exists(ready), "the command runs")
+        with open(self.file("orphan.go"), "w", encoding="ascii"):
+            pass
+        orphan = int(wait_for(lambda: self.text("orphan"), "it was left behind"))
+        wait_for(lambda: parent_of(orphan) == shell.pid, "it is a child of ours")
+        # At the second one the front has looked around since.
+        for count in (1, 2):
+            shell.send_signal(signal.SIGUSR1)
+            wait_for(lambda count=count: self.text("heard") == "\n" * count, "the command has heard")
+        warden, = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+                   if parent_of(pid) == shell.pid and read_proc(pid, "comm") == b"zklock-warden\n"]
+        os.kill(warden, signal.SIGKILL)
+        self.assertEqual(shell.wait(20), 125)
+        self.assertIn(orphan, self.marked())
+        self.assertEqual(len(self.marked()), 2)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -4,7 +4,6 @@
  * and at KILL. */
 #include "wrapper.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -172,7 +171,7 @@ static void exec_fails(uint32_t owner, uint32_t term)
 	if (is_over(owner, term, exec_fails) || !w->warden)
 		return;
 	w->command = false;
-	feed(w, ZKL__ON_EXEC_FAILED, rng_chance(&w->rng, 2) ? ENOENT : EACCES);
+	feed(w, ZKL__ON_NOT_STARTED, ZKL__STATUS_NOT_FOUND);
 }
 
 static void command_stops(uint32_t owner, uint32_t term)

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the directory of our own cgroup is, by what /proc says. */
+/* Where the directory of our own cgroup is, by what /proc says, and what is told of one. */
 #include "../../zklock/cgroup.h"
 #include "check.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define FOUND(mount, own, expected)                                                                                    \
 	do {                                                                                                           \
@@ -62,12 +66,42 @@ static void path_that_is_too_long_is_none(void)
 	CU_ASSERT_FALSE(zkl__cgroup_directory(mount, "/abc", path, sizeof(path)));
 }
 
+/* One of our own, where it can be had: the kernel goes on saying what nobody has heard. */
+static void wait_is_over_once_for_each_change(void)
+{
+	struct zkl__cgroup cgroup;
+
+	zkl__cgroup_open(&cgroup, "unit");
+	const pid_t pid = zkl__cgroup_fork(&cgroup);
+	if (pid == 0) {
+		for (;;)
+			pause();
+	}
+	CU_ASSERT_TRUE_FATAL(pid > 0);
+	const int     watch = zkl__cgroup_watch(&cgroup);
+	struct pollfd events = {.fd = watch, .events = POLLPRI};
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	if (cgroup.error == 0) {
+		zkl__cgroup_wait(watch, 10000);
+		CU_ASSERT_FALSE(zkl__cgroup_is_populated(&cgroup));
+		CU_ASSERT_EQUAL(poll(&events, 1, 0), 0);
+		close(watch);
+		zkl__cgroup_remove(&cgroup);
+	}
+	zkl__cgroup_close(&cgroup);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct check_test tests[] = {
-		TEST(directory_is_below_the_mount),  TEST(part_of_the_hierarchy_is_mounted_alone),
-		TEST(blanks_in_names_are_escaped),   TEST(other_file_systems_and_places_outside_do_not_count),
-		TEST(path_that_is_too_long_is_none), {0},
+		TEST(directory_is_below_the_mount),
+		TEST(part_of_the_hierarchy_is_mounted_alone),
+		TEST(blanks_in_names_are_escaped),
+		TEST(other_file_systems_and_places_outside_do_not_count),
+		TEST(path_that_is_too_long_is_none),
+		TEST(wait_is_over_once_for_each_change),
+		{0},
 	};
 
 	return check_main("cgroup", tests, argc, argv);

@@ -3,7 +3,6 @@
 #include "../../zklock/supervisor.h"
 #include "check.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -134,8 +133,8 @@ static const struct row table[] = {
 	ROW(ENDED, ZKL_EPATH, "EXIT 64 -> OVER", "EXIT 64 -> OVER", NO, END, END, NO, NO, OWN),
 	ROW(ENDED, ZKL_EINVAL, "EXIT 64 -> OVER", "EXIT 64 -> OVER", NO, END, END, NO, NO, OWN),
 	ROW(ENDED, ZKL_EZK, X125, X125, NO, END, END, NO, NO, OWN),
-	ROW(EXEC_FAILED, ENOENT, NO, NO, NO, "EXIT 127 -> OVER", NO, "EXIT 127 -> OVER", "EXIT 127 -> OVER", NO),
-	ROW(EXEC_FAILED, EACCES, NO, NO, NO, "EXIT 126 -> OVER", NO, "EXIT 126 -> OVER", "EXIT 126 -> OVER", NO),
+	ROW(NOT_STARTED, ZKL__STATUS_NOT_FOUND,
+	    NO, NO, NO, "EXIT 127 -> OVER", NO, "EXIT 127 -> OVER", "EXIT 127 -> OVER", NO),
 	ROW(STOPPED, SIGTSTP, NO, NO, NO, "TAKE_TERMINAL -> RUNNING", NO, NO, NO, NO),
 	ROW(STEADY, 0, NO, NO, NO, NO, NO, NO, NO, NO),
 	ROW(EXITED, EXIT(5), NO, NO, NO, END, NO, NO, NO, NO),
@@ -298,7 +297,7 @@ static void signal_right_behind_the_grant_of_a_missing_command(void)
 	BEGIN();
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
 	STEP(SIGNALLED, SIGTERM, "FORWARD 15 -> RUNNING");
-	STEP(EXEC_FAILED, ENOENT, "EXIT 127 -> OVER");
+	STEP(NOT_STARTED, ZKL__STATUS_NOT_FOUND, "EXIT 127 -> OVER");
 }
 
 static void loss_between_grant_and_start(void)
@@ -425,7 +424,7 @@ static void min_hold_does_not_hold_for_a_command_that_is_missing(void)
 {
 	BEGIN(.min_hold = true);
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
-	STEP(EXEC_FAILED, ENOENT, "EXIT 127 -> OVER");
+	STEP(NOT_STARTED, ZKL__STATUS_NOT_FOUND, "EXIT 127 -> OVER");
 }
 
 static void loss_in_the_rest_of_min_hold_is_not_the_commands(void)
@@ -692,7 +691,7 @@ static void leader_leaves_where_the_command_cannot_be_had(void)
 	BEGIN(.leader = true);
 	CU_ASSERT_EQUAL(lead_once(&s, false, EXIT(0)), 1000);
 	STEP(GRANTED, 0, "SPAWN -> RUNNING");
-	STEP(EXEC_FAILED, ENOENT, "EXIT 127 -> OVER");
+	STEP(NOT_STARTED, ZKL__STATUS_NOT_FOUND, "EXIT 127 -> OVER");
 }
 
 static void leader_that_cannot_resign_leaves(void)
