@@ -23,21 +23,6 @@ static pthread_mutex_t mutex =
 	PTHREAD_MUTEX_INITIALIZER; /* of what is on the terminal: the library's threads log, too */
 static char shown[SHOWN_MAX];      /* "": nothing */
 
-/* What is spliced into a pipe does not block, whoever else fills it meanwhile. */
-static ssize_t put_into_pipe(const char *text, size_t length)
-{
-	int ends[2];
-
-	if (pipe2(ends, O_CLOEXEC) < 0)
-		return -1;
-	ssize_t written = write(ends[1], text, length);
-	if (written > 0)
-		written = splice(ends[0], NULL, STDERR_FILENO, NULL, (size_t)written, SPLICE_F_NONBLOCK);
-	close(ends[0]);
-	close(ends[1]);
-	return written;
-}
-
 /* A terminal has room for a part. So it is opened once more, since standard error is not ours alone to be made nonblocking. */
 static ssize_t put_onto(const char *text, size_t length)
 {
@@ -51,6 +36,21 @@ static ssize_t put_onto(const char *text, size_t length)
 	if (poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0)
 		return write(STDERR_FILENO, text, length);
 	return -1;
+}
+
+/* What is spliced into a pipe does not block, whoever else fills it meanwhile. */
+static ssize_t put_into_pipe(const char *text, size_t length)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return put_onto(text, length); /* for want of descriptors */
+	ssize_t written = write(ends[1], text, length);
+	if (written > 0)
+		written = splice(ends[0], NULL, STDERR_FILENO, NULL, (size_t)written, SPLICE_F_NONBLOCK);
+	close(ends[0]);
+	close(ends[1]);
+	return written;
 }
 
 static void put(const char *text, size_t length)

@@ -77,7 +77,7 @@ class TheCommandsOwn(CommandTest):
         holder.terminate()
         status, out, err = waiter.result()
         self.assertEqual((status, out), (125, b""))
-        self.assert_one_line(err, "cannot start true: Resource temporarily unavailable")
+        self.assert_one_line(err, "cannot start \"true\": Resource temporarily unavailable")
         self.assert_free(2)
 
     def test_command_that_is_not_found(self):

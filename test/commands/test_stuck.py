@@ -41,7 +41,7 @@ class Stuck(CommandTest):
 
     def held_until_it_ends(self, holder, stuck, status, wait_s=0):
         told = wait_for(lambda: self.text("said") or (holder.poll() is not None and "ended"), "it is told")
-        self.assert_one_line(told.encode(), "1 processes of the command cannot be killed", "session is kept alive")
+        self.assert_one_line(told.encode(), "cannot kill 1 of the command's processes, as ", "session is kept alive")
         self.assertEqual(self.call("-w", str(wait_s), self.lock, "--", "true")[0], 75)
         self.assertIsNone(holder.poll())
         self.assertEqual(self.roots(), [stuck])
