@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A command under a lock, from its start to its end: the wrapper, beside the least that connects, creates, deletes and
-closes; and beside flock, and etcdctl where ./dev has found the distribution's etcd (ZKLOCK_BENCH_ETCD)."""
+closes; and beside flock, and etcdctl where ./dev has found the distribution's etcd (ZKLOCK_BENCH_ETCD). And what one of several
+costs that wait for their turn with a short command."""
 
 import contextlib
 import operator
@@ -62,7 +63,32 @@ def measure(figure, commands, floor, count):
             figure.add(kind, took_ms(command), floor_ms)
 
 
-def run(table, _crews, short):
+def turn_ms(holder, command, directory, waiting):
+    """From a release to the end of the last one, for each of them."""
+    holder.ask("hold", directory.path, answer="held")
+    processes = []
+    for ahead in range(1, waiting + 1):
+        processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+        directory.wait_for(ahead + 1)
+    released, = holder.ask("release", answer="released")
+    statuses = [each.wait(PATIENCE_S) for each in processes]
+    took = (time.monotonic_ns() - released) / 1e6 / waiting
+    if any(statuses):
+        raise Fail("%s ended with %s" % (os.path.basename(command[0]), statuses))
+    return took
+
+
+def run_in_turn(table, crews, count):
+    waiting = 8
+    figure = Figure("%d zklock-run L true wait, a turn" % waiting, "ms", None)
+    directory = Directory("turns")
+    command = [os.environ["ZKLOCK_RUN"], "-s", SERVERS, directory.path, "true"]
+    for _ in range(count):
+        figure.add("zklock", turn_ms(crews.of("zklock", 1)[0], command, directory, waiting))
+    table.add(figure)
+
+
+def run(table, crews, short):
     figure = Figure("zklock-run L true", "ms", "connect .. close", "<= 4", against=operator.sub)
     path = Directory("command").path
     floor = [PROGRAMS + "/bench_once", SERVERS, path]
@@ -72,3 +98,4 @@ def run(table, _crews, short):
             commands["etcdctl"] = stack.enter_context(etcd()) + ["lock", "bench", "true"]
         measure(figure, commands, floor, 10 if short else 60)
     table.add(figure)
+    run_in_turn(table, crews, 3 if short else 20)
