@@ -224,6 +224,12 @@ char *zkl__servers_resolve(struct zkl__servers *servers, bool numeric_only)
 	return list.text;
 }
 
+void zkl__servers_note(struct zkl__servers *servers)
+{
+	for (unsigned i = 0; i < servers->count; i++)
+		servers->list[i].resolves = servers->list[i].known != NULL;
+}
+
 static bool contains(const char *list, const char *wanted, size_t wanted_length)
 {
 	const char *item;

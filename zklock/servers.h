@@ -19,7 +19,8 @@
 struct zkl__server {
 	char *host;
 	char  port[6];
-	char *known; /* the addresses that were found last, "address:port,address:port"; NULL: none yet */
+	char *known;    /* the addresses that were found last, "address:port,address:port"; NULL: none yet */
+	bool  resolves; /* it had some when zkl__servers_note() was called */
 };
 
 struct zkl__servers {
@@ -36,6 +37,8 @@ bool zkl__servers_are_numeric(const struct zkl__servers *servers);
 /* The list for the client, to be freed; NULL: no host has an address yet, or no memory. A host that cannot be resolved now
  * keeps the addresses that it had. May block for as long as the resolver does; numeric_only: looks no name up. */
 char *zkl__servers_resolve(struct zkl__servers *servers, bool numeric_only);
+/* No look may be under way. What it notes may be read while the next one is. */
+void zkl__servers_note(struct zkl__servers *servers);
 /* Has `list` an address that `other` has not? The order, which resolvers rotate, means nothing. */
 bool zkl__servers_have_new(const char *list, const char *other);
 

@@ -237,20 +237,17 @@ static void begin_outage(zkl_session *s)
 	s->tell_ns = s->alone_ns + zkl__hub_timeout_ns(&s->hub);
 }
 
-/* What is known of names changes while they are looked up. */
 static size_t tell_of_names(const zkl_session *s, char *ret, size_t size)
 {
 	size_t used = 0;
 
 	*ret = 0;
-	if (s->resolving && s->numeric)
-		return 0;
 	for (unsigned i = 0; i < s->servers.count && used < size; i++)
-		if (s->resolving || !s->servers.list[i].known)
+		if (!s->servers.list[i].resolves)
 			used += (size_t)snprintf(ret + used, size - used, "%s%s: %s", used ? "; " : "",
 			                         s->servers.list[i].host,
-			                         s->resolving   ? "still being looked up"
-			                         : s->looked_up ? "does not resolve"
+			                         s->looked_up   ? "does not resolve"
+			                         : s->resolving ? "still being looked up"
 			                                        : "not tried yet");
 	return used < size ? used : size - 1;
 }
@@ -327,6 +324,7 @@ static void *resolve(void *arg)
 	char        *found = zkl__servers_resolve(&s->servers, false);
 
 	pthread_mutex_lock(&s->mutex);
+	zkl__servers_note(&s->servers);
 	s->found = found;
 	s->resolving = false;
 	s->resolved = s->looked_up = true;
@@ -410,6 +408,7 @@ static void go_on_after_break(zkl_session *s)
 static void begin_client(zkl_session *s)
 {
 	s->numeric = zkl__servers_resolve(&s->servers, true);
+	zkl__servers_note(&s->servers);
 	if (s->numeric)
 		make_client(s);
 	/* Addresses, too, when there was no memory for them. */

@@ -252,7 +252,14 @@ static void name_is_not_said_to_resolve_to_nothing_before_it_was_looked_up(void)
 	zkl_session *s = session_open("zk.test:1", SESSION_MS);
 	EVENTUALLY((zkl__session_why_unreached(s, why, sizeof why), strcmp(why, "zk.test: does not resolve") == 0),
 	           ENOUGH_MS);
+	/* Nor is that forgotten while it is looked up again. */
+	dns_set_delay(60000);
+	int before = dns_lookups();
+	EVENTUALLY(dns_lookups() > before, ENOUGH_MS);
+	zkl__session_why_unreached(s, why, sizeof why);
+	EXPECT_TRUE(strcmp(why, "zk.test: does not resolve") == 0);
 	zkl_session_close(s, 0);
+	dns_reset();
 }
 
 static void dead_dns_ends_no_lease(void)
