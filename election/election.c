@@ -99,6 +99,11 @@ struct zkl__looking *zkl__election_look(zkl_election *election)
 	return zkl__owner_look(&election->owner);
 }
 
+const char *zkl__election_why_lost(zkl_election *election)
+{
+	return zkl__owner_why_lost(&election->owner);
+}
+
 static bool in_own_term(const zkl_election *e)
 {
 	return e->in_term && pthread_equal(e->worker.thread, pthread_self());

@@ -31,6 +31,11 @@ int64_t zkl__claim_check(struct zkl__claim *claim, uint64_t token)
 	                               : zkl_lock_check(claim->lock, token);
 }
 
+const char *zkl__claim_why_lost(struct zkl__claim *claim)
+{
+	return claim->election != NULL ? zkl__election_why_lost(claim->election) : zkl__lock_why_lost(claim->lock);
+}
+
 void zkl__claim_release(struct zkl__claim *claim)
 {
 	if (claim->election != NULL)

@@ -37,6 +37,9 @@ struct zkl__looking *zkl__claim_look(struct zkl__claim *claim);
 /* As zkl_lock_check(). */
 int64_t zkl__claim_check(struct zkl__claim *claim, uint64_t token);
 
+/* As zkl__lock_why_lost(). */
+const char *zkl__claim_why_lost(struct zkl__claim *claim);
+
 /* Puts the attempt away, without waiting: ENDED follows, unless it has come. */
 void zkl__claim_release(struct zkl__claim *claim);
 

@@ -51,7 +51,7 @@ struct access {
 	struct zkl__child         child;
 	zkl_grant                 grant;
 	int                       signals, alarm;
-	bool                      gave_terminal, exited, killing, over;
+	bool                      gave_terminal, told, exited, killing, over;
 	int                       wait_status; /* with `exited` */
 	int                       status;      /* without */
 	int64_t                   kill_pause_ns;
@@ -117,6 +117,7 @@ static void on_report(struct access *access, const struct zkl__report *report)
 	case ZKL__REPORT_EXITED:
 		access->exited = true;
 		access->wait_status = report->value;
+		access->told = zkl__wrapper_is_told(report->value, access->gave_terminal);
 		access->over = report->alone;
 		take_terminal(access); /* Ctrl-C is for us, and by us for what is left */
 		break;
@@ -250,7 +251,7 @@ static int run_fenced(const char *file, struct access *access)
 	int status = admit(fence, file, access);
 	zkl_fence_close(fence);
 	if (access->exited && WIFSIGNALED(access->wait_status))
-		zkl__wrapper_die_by(WTERMSIG(access->wait_status));
+		zkl__wrapper_die_by(WTERMSIG(access->wait_status), access->told);
 	return access->exited ? WEXITSTATUS(access->wait_status) : status;
 }
 

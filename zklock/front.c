@@ -197,6 +197,15 @@ static bool lease_lives(struct zkl__front *front)
 	return left_ms > 0 && zkl__deadline_move(deadline, now, now + left_ms * ZKL__NS_PER_MS);
 }
 
+/* The clock tells before the lock does. */
+static void because_lost(struct zkl__front *front)
+{
+	const char *why = zkl__claim_why_lost(&front->claim);
+
+	BECAUSE(front, "%s %s lost, %s; command ended", front->claim.words->noun, front->options->path,
+	        why != NULL ? why : "servers have not confirmed the session in time");
+}
+
 /* The grant is over for good. The warden may have a later moment in mind. */
 static void lose(struct zkl__front *front)
 {
@@ -204,7 +213,7 @@ static void lose(struct zkl__front *front)
 		return;
 	front->told_lost = true;
 	TELL(front, "%s %s", front->claim.words->lost, front->options->path);
-	BECAUSE(front, "%s %s lost, command ended", front->claim.words->noun, front->options->path);
+	because_lost(front);
 	zkl__deadline_end(&front->child.shared->deadline, zkl__alarm_now());
 	zkl__child_order(&front->child, ZKL__ORDER_LOOK);
 	step(front, ZKL__ON_LOST, 0);
@@ -329,17 +338,20 @@ static void on_lock_event(const zkl_event *event, void *user)
 		on_granted(front, event);
 		break;
 	case ZKL_EV_LOST: /* also of a grant that came too late, and was given back */
-		if (front->granted)
+		if (front->granted) {
 			lose(front);
+			because_lost(front);
+		}
 		break;
 	case ZKL_EV_ENDED:
 		on_ended(front, event);
 		break;
 	case ZKL_EV_SUSPENDED:
-		TELL(front, "no proof of the session: %.3f s left", (double)event->lease_ms / 1e3);
+		TELL(front, "servers do not confirm the session: %.3f s left until the loss",
+		     (double)event->lease_ms / 1e3);
 		break;
 	case ZKL_EV_RESUMED:
-		TELL(front, "the session is proved again");
+		TELL(front, "servers confirm the session again");
 		break;
 	case ZKL_EV_LEADER: /* an election's */
 		break;
@@ -400,6 +412,9 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 		break;
 	case ZKL__REPORT_EXITED:
 		tell_end(front, report->value);
+		front->told = zkl__wrapper_is_told(report->value, front->gave_terminal);
+		if (front->told)
+			feed(front, ZKL__ON_TOLD, WTERMSIG(report->value));
 		if (zkl__alarm_now() - front->granted_ns >= STEADY_NS)
 			feed(front, ZKL__ON_STEADY, 0);
 		feed(front, report->alone ? ZKL__ON_EXITED_ALONE : ZKL__ON_EXITED, report->value);
@@ -479,7 +494,7 @@ static void continue_command(struct zkl__front *front)
  * the lock is lost, both of us act: either may be stopped. */
 static void begin_grace(struct zkl__front *front)
 {
-	TELL(front, "sending TERM to what is left of the command");
+	TELL(front, "sending TERM to the command and what it has started");
 	front->grace_end_ns = zkl__alarm_now() + front->child.shared->grace_ns;
 	if (front->told_lost)
 		zkl__child_term(&front->child);
@@ -509,15 +524,17 @@ static void kill_tree(struct zkl__front *front)
 
 static void begin_killing(struct zkl__front *front)
 {
-	TELL(front, "sending KILL to what is left of the command");
+	TELL(front, "sending KILL to the command and what it has started");
 	front->kill_begin_ns = zkl__alarm_now();
 	front->kill_pause_ns = ZKL__KILL_PAUSE_NS;
 	kill_tree(front);
 }
 
-/* At the end of a term, or of a grant that came too late. Ctrl-C is for us again. */
+/* At the end of a term, or of a grant that came too late. Ctrl-C is for us again. Who leads on says now why a term was ended. */
 static void let_go(struct zkl__front *front)
 {
+	if (front->granted && front->why[0] != '\0')
+		zkl__message_say("%s", front->why);
 	if (front->granted && !front->told_lost)
 		TELL(front, "%s %s", front->claim.words->left, front->options->path);
 	take_terminal(front);
@@ -528,7 +545,14 @@ static void let_go(struct zkl__front *front)
 
 static void begin_pause(struct zkl__front *front, int pause_ms)
 {
-	TELL(front, "campaigning again in %.3f s", pause_ms / 1e3);
+	const int how = front->supervisor.term.wait_status;
+
+	if (how != 0 && !front->options->quiet && !front->options->verbose)
+		zkl__message_say("the command %s %d, campaigning again in %.3f s",
+		                 WIFSIGNALED(how) ? "died by signal" : "exited with status",
+		                 WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how), pause_ms / 1e3);
+	else
+		TELL(front, "campaigning again in %.3f s", pause_ms / 1e3);
 	front->pause_end_ns = zkl__alarm_now() + pause_ms * ZKL__NS_PER_MS;
 	forget_wait(front, front->pause_end_ns);
 }

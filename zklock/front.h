@@ -45,6 +45,7 @@ struct zkl__front {
 	uint32_t               requeued; /* places lost */
 	bool                   told_stuck, told_frozen;
 	bool                   gave_terminal; /* to the command, and have not taken it back */
+	bool                   told;          /* by the terminal, in front of which the command was */
 	int                    alarm;
 	int64_t                granted_ns, grace_end_ns, kill_begin_ns, kill_pause_ns, pause_end_ns;
 	int64_t                since_ns;          /* we want what the command runs under */

@@ -51,6 +51,11 @@ struct zkl__looking *zkl__lock_look(zkl_lock *lock)
 	return zkl__owner_look(&lock->owner);
 }
 
+const char *zkl__lock_why_lost(zkl_lock *lock)
+{
+	return zkl__owner_why_lost(&lock->owner);
+}
+
 int64_t zkl_lock_check(zkl_lock *lock, uint64_t token)
 {
 	return zkl__owner_check(owner_of(lock), token);

@@ -81,6 +81,17 @@ int64_t zkl__owner_check(struct zkl__owner *owner, uint64_t token)
 	return r < 0 ? r : zkl__handle_check(&owner->handle, token);
 }
 
+const char *zkl__owner_why_lost(struct zkl__owner *owner)
+{
+	const char *why = NULL;
+
+	zkl__session_lock(owner->session);
+	if (owner->handle.attempt)
+		why = owner->handle.attempt->why_lost;
+	zkl__session_unlock(owner->session);
+	return why;
+}
+
 static bool await_done(zkl_session *session, struct zkl__attempt *attempt, int64_t timeout_ms)
 {
 	int64_t until = zkl__until(zkl__session_hub(session), timeout_ms);

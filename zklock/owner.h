@@ -22,7 +22,9 @@ int zkl__owner_acquire(struct zkl__owner *owner, int64_t timeout_ms, zkl_grant *
 /* The same under the session's mutex, which is given up while it waits. */
 int     zkl__owner_await_grant(struct zkl__owner *owner, int64_t timeout_ms, zkl_grant *ret, zkl_error *reterr);
 int64_t zkl__owner_check(struct zkl__owner *owner, uint64_t token);
-int     zkl__owner_release(struct zkl__owner *owner, int64_t timeout_ms, zkl_error *reterr);
-void    zkl__owner_clear(struct zkl__owner *owner);
+/* As zkl__lock_why_lost(). */
+const char *zkl__owner_why_lost(struct zkl__owner *owner);
+int         zkl__owner_release(struct zkl__owner *owner, int64_t timeout_ms, zkl_error *reterr);
+void        zkl__owner_clear(struct zkl__owner *owner);
 
 #endif

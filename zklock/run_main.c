@@ -216,7 +216,7 @@ static int run(struct zkl__front *front, struct zkl__child_options *child)
 	if (!how->own && how->signal == 0 && front->why[0] != '\0')
 		zkl__message_say("%s", front->why);
 	if (how->signal != 0)
-		zkl__wrapper_die_by(how->signal);
+		zkl__wrapper_die_by(how->signal, front->told);
 	return status;
 }
 

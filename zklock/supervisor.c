@@ -20,6 +20,7 @@
  * ENDED other     EXIT by code      EXIT by code as LOST              as LOST           as LOST         as LOST  EXIT own
  * NOT_STARTED     .                 .            EXIT by it           .                 EXIT by it      by it    .
  * STOPPED         .                 .            TAKE_TERMINAL        .                 .               .        .
+ * TOLD            .                 .            noted                .                 noted           noted    .
  * STEADY          .                 .            noted                .                 noted           noted    .
  * EXITED          .                 .            leave                .                 note status     note it  .
  * EXITED_ALONE    .                 .            finish               .                 finish          finish   .
@@ -291,6 +292,9 @@ static bool step_command(struct zkl__supervisor *s, const struct zkl__supervisor
 	switch (event->type) {
 	case ZKL__ON_NOT_STARTED:
 		leave(s, ret, event->value, 0);
+		return true;
+	case ZKL__ON_TOLD:
+		note_end(s, event->value);
 		return true;
 	case ZKL__ON_STEADY:
 		s->last_ms = 0;

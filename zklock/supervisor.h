@@ -33,18 +33,19 @@
 	X(OVER)      /* EXIT was ordered */
 
 #define ZKL__SUPERVISOR_EVENTS(X)                                                                                      \
-	X(GRANTED)         /* the lock, with a live lease */                                                           \
-	X(GRANTED_LATE)    /* the lock, with a lease that is over */                                                   \
-	X(LOST)            /* the lock said no, or its deadline has passed */                                          \
-	X(ENDED)           /* the attempt; value: ZKL_E* or 0 */                                                       \
-	X(NOT_STARTED)     /* the command; value: the status that says why */                                          \
-	X(STOPPED)         /* the command, by a signal of job control */                                               \
-	X(STEADY)          /* the command has run for so long that earlier failures do not count: before EXITED */     \
-	X(EXITED)          /* the command; value: status as of wait(); processes that it started are left */           \
-	X(EXITED_ALONE)    /* the same, and nothing is left */                                                         \
-	X(GONE)            /* nothing is left of the command's tree */                                                 \
-	X(WARDEN_DIED)     /* the command's parent; the command dies with it, its descendants do not */                \
-	X(SIGNALLED)       /* the wrapper; value: signal */                                                            \
+	X(GRANTED)      /* the lock, with a live lease */                                                              \
+	X(GRANTED_LATE) /* the lock, with a lease that is over */                                                      \
+	X(LOST)         /* the lock said no, or its deadline has passed */                                             \
+	X(ENDED)        /* the attempt; value: ZKL_E* or 0 */                                                          \
+	X(NOT_STARTED)  /* the command; value: the status that says why */                                             \
+	X(STOPPED)      /* the command, by a signal of job control */                                                  \
+	X(TOLD)         /* the terminal has told the command to end, which died by it: before EXITED; value: signal */ \
+	X(STEADY)       /* the command has run for so long that earlier failures do not count: before EXITED */        \
+	X(EXITED)       /* the command; value: status as of wait(); processes that it started are left */              \
+	X(EXITED_ALONE) /* the same, and nothing is left */                                                            \
+	X(GONE)         /* nothing is left of the command's tree */                                                    \
+	X(WARDEN_DIED)  /* the command's parent; the command dies with it, its descendants do not */                   \
+	X(SIGNALLED)    /* the wrapper; value: signal */                                                               \
 	X(CONNECT_TIMEOUT) /* no server was ever reached */                                                            \
 	X(GRACE_OVER)      /* what TERM did not end has had its time */                                                \
 	X(MAX_HOLD_OVER)   /* so long after the grant nothing of the command may be left to end by itself */           \

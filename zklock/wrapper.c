@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <zklock/zklock.h>
 
@@ -80,9 +81,19 @@ void zkl__wrapper_stop(void)
 
 /* ---- the end ---- */
 
-_Noreturn void zkl__wrapper_die_by(int sig)
+bool zkl__wrapper_is_told(int wait_status, bool had_terminal)
+{
+	const int sig = WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0;
+
+	return had_terminal && (sig == SIGINT || sig == SIGQUIT || sig == SIGHUP);
+}
+
+_Noreturn void zkl__wrapper_die_by(int sig, bool told)
 {
 	sigset_t only;
+
+	if (told)
+		kill(0, sig);
 
 	prctl(PR_SET_DUMPABLE, 0); /* the command may have left a core: we leave none */
 	signal(sig, SIG_DFL);

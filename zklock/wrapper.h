@@ -28,8 +28,12 @@ int zkl__wrapper_not_started(const struct zkl__report *report, const char *comma
 /* As TSTP, which is blocked, does by itself: so not where nobody could continue us. CONT is to be read afterwards. */
 void zkl__wrapper_stop(void);
 
-/* As the command that died by it. */
-_Noreturn void zkl__wrapper_die_by(int sig);
+/* Did the command die by what a terminal sends to who is in front there, as it was? */
+bool zkl__wrapper_is_told(int wait_status, bool had_terminal);
+
+/* As the command that died by it. told: which had it from the terminal. So would we have had it, and who was started with us,
+ * as a script is that waits for us, without a process group of the command's own: they get it now. */
+_Noreturn void zkl__wrapper_die_by(int sig, bool told);
 
 /* On standard output: 0, or the status to exit with. */
 int zkl__wrapper_print(const char *text);

@@ -298,6 +298,52 @@ class Terminal(TerminalTest):
         self.assertFalse(lives(command))
 
 
+class Script(TerminalTest):
+    """A script that waits for us is in our process group: without us Ctrl-C would have reached it as well as the command."""
+
+    def run_script(self, script, *program):
+        program = program or (BINARY, self.lock, "--", "sh", "-c", script)
+        self.shell(program=("bash", "-c", '"$@"; echo "$?" >"$READY.on"', "script", *program))
+
+    def test_ctrl_c_ends_it_with_the_command(self):
+        self.run_script('touch "$READY"; while :; do sleep 0.02; done')
+        self.press(b"\x03")
+        self.told("ended -2 job")
+        self.assertFalse(os.path.exists(self.file("ready.on")))
+        self.assert_free(2)
+
+    def test_ctrl_c_that_the_command_handles_does_not(self):
+        self.run_script('trap "exit 3" INT; touch "$READY"; while :; do sleep 0.02; done')
+        self.press(b"\x03")
+        self.told("ended 0 job")
+        self.assertEqual(self.text("ready.on"), "3\n")
+
+    def test_signal_that_is_only_the_commands_does_not(self):
+        self.run_script('touch "$READY"; kill -TERM $$; while :; do sleep 0.02; done')
+        self.told("ended 0 job")
+        self.assertEqual(self.text("ready.on"), "143\n")
+
+    def test_the_same_behind_a_fence(self):
+        self.run_script(None, os.path.join(os.path.dirname(BINARY), "zklock-fence"), self.file("fence"), "5", "--", "sh", "-c",
+                        'touch "$READY"; while :; do sleep 0.02; done')
+        self.press(b"\x03")
+        self.told("ended -2 job")
+        self.assertFalse(os.path.exists(self.file("ready.on")))
+
+
+class Leader(TerminalTest):
+    def test_ctrl_c_ends_it(self):
+        self.shell("--leader", script='touch "$READY"; while :; do sleep 0.02; done')
+        self.press(b"\x03")
+        self.told("ended -2 job")
+
+    def test_hang_up_below_a_shell_ends_it(self):
+        shell = self.shell("--leader", script='touch "$READY"; while :; do sleep 0.02; done')
+        job = wait_for(self.job, "it runs")
+        os.kill(shell, signal.SIGKILL)
+        wait_for(lambda: not lives(job), "it has heard of it")
+
+
 # Takes away what the line was in.
 ERASE = "\r\033[K"
 

@@ -260,7 +260,7 @@ static void leader_that_hears_nothing_is_told_stop_ms_before_its_lease_ends(void
 	wait_for_full_lease(s);
 	net_hold(&way, PROXY_BOTH);
 	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_LOST, 1, 2 * SESSION_MS, &lost));
-	EXPECT_TRUE(strstr(lost.message, "not proved in time") != NULL);
+	EXPECT_TRUE(strstr(lost.message, "not confirmed the session in time") != NULL);
 	int64_t proof_ns = net_last_proof_ns(&way);
 	EXPECT_RANGE((lost.at_ns - proof_ns) / 1000000, SESSION_MS / 4, SESSION_MS * 5 / 8 - SESSION_MS / 8 + 200);
 	EXPECT_TRUE(atomic_load(&asking.last_yes_ns) <= lost.at_ns);

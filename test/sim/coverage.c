@@ -63,23 +63,16 @@ static const char *const reply_table[OPS] = {
 	[ZKL__WATCH] = "...xrrxxxxxx",  [ZKL__WATCH_MARK] = "...rrrxxrrrx", [ZKL__MARK] = "....rrrrrxxx",
 	[ZKL__DELETE] = "...xrrrrrrrx", [ZKL__RENEW] = "r..xr.r....r"};
 /*                                               WAITING RELEASING PAUSING RUNNING STAYING ENDING KILLING HOLDING */
-static const char *const supervisor_table[SUPERVISOR_EVENTS] = {[ZKL__ON_GRANTED] = "x.......",
-                                                                [ZKL__ON_GRANTED_LATE] = "x.......",
-                                                                [ZKL__ON_LOST] = "...xxxrx",
-                                                                [ZKL__ON_ENDED] = "xx.rrxr.",
-                                                                [ZKL__ON_NOT_STARTED] = "...x.rrr",
-                                                                [ZKL__ON_STOPPED] = "...x.rr.",
-                                                                [ZKL__ON_STEADY] = "...x.xr.",
-                                                                [ZKL__ON_EXITED] = "...x.xr.",
-                                                                [ZKL__ON_EXITED_ALONE] = "...x.xx.",
-                                                                [ZKL__ON_GONE] = "...rxxxr",
-                                                                [ZKL__ON_WARDEN_DIED] = "xrrxrxrx",
-                                                                [ZKL__ON_SIGNALLED] = "xrxxxxrx",
-                                                                [ZKL__ON_CONNECT_TIMEOUT] = "xrr..rr.",
-                                                                [ZKL__ON_GRACE_OVER] = "...r.xrx",
-                                                                [ZKL__ON_MAX_HOLD_OVER] = "..rxrrrr",
-                                                                [ZKL__ON_MIN_HOLD_OVER] = "rrrrrrrx",
-                                                                [ZKL__ON_PAUSE_OVER] = "..x....."};
+static const char *const supervisor_table[SUPERVISOR_EVENTS] = {
+	[ZKL__ON_GRANTED] = "x.......",       [ZKL__ON_GRANTED_LATE] = "x.......",
+	[ZKL__ON_LOST] = "...xxxrx",          [ZKL__ON_ENDED] = "xx.rrxr.",
+	[ZKL__ON_NOT_STARTED] = "...x.rrr",   [ZKL__ON_STOPPED] = "...x.rr.",
+	[ZKL__ON_TOLD] = "...x.xr.",          [ZKL__ON_STEADY] = "...x.xr.",
+	[ZKL__ON_EXITED] = "...x.xr.",        [ZKL__ON_EXITED_ALONE] = "...x.xx.",
+	[ZKL__ON_GONE] = "...rxxxr",          [ZKL__ON_WARDEN_DIED] = "xrrxrxrx",
+	[ZKL__ON_SIGNALLED] = "xrxxxxrx",     [ZKL__ON_CONNECT_TIMEOUT] = "xrr..rr.",
+	[ZKL__ON_GRACE_OVER] = "...r.xrx",    [ZKL__ON_MAX_HOLD_OVER] = "..rxrrrr",
+	[ZKL__ON_MIN_HOLD_OVER] = "rrrrrrrx", [ZKL__ON_PAUSE_OVER] = "..x....."};
 
 #define X(name) #name,
 static const char *const supervisor_states[] = {ZKL__SUPERVISOR_STATES(X)};

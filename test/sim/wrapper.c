@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "agenda.h"
 #include "coverage.h"
@@ -136,6 +137,10 @@ static void look(uint32_t owner, uint32_t term)
 static void tell_end(struct wrapper *w, int wait_status)
 {
 	w->command = false;
+	if (WIFSIGNALED(wait_status) && rng_chance(&w->rng, 2)) {
+		w->told = true;
+		feed(w, ZKL__ON_TOLD, WTERMSIG(wait_status));
+	}
 	if (rng_chance(&w->rng, 4))
 		feed(w, ZKL__ON_STEADY, 0);
 	feed(w, w->descendants ? ZKL__ON_EXITED : ZKL__ON_EXITED_ALONE, wait_status);
@@ -146,7 +151,7 @@ static void command_ends(uint32_t owner, uint32_t term)
 	struct wrapper *w = &wrappers[owner];
 
 	if (!is_over(owner, term, command_ends) && w->command)
-		tell_end(w, (int)rng_below(&w->rng, 3) << 8);
+		tell_end(w, rng_chance(&w->rng, 8) ? SIGINT : (int)rng_below(&w->rng, 3) << 8);
 }
 
 static void tree_ends(uint32_t owner, uint32_t term)

@@ -207,7 +207,7 @@ class Failures(ServiceTest):
         wait_for(lambda: self.state() == "failed", "the unit has failed")
         self.assertEqual(self.show("Result", "ExecMainStatus"), ("exit-code", "76"))
         self.assertEqual(len(self.lines("told")), 1)
-        self.assertIn("zklock-run: lock %s lost, command ended" % self.lock,
+        self.assertIn("zklock-run: lock %s lost, its node was deleted; command ended" % self.lock,
                       machine.must("journalctl", "--unit", self.unit, "--output=cat").splitlines())
 
     def test_lost_lock_is_had_again(self):

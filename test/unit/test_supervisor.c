@@ -136,6 +136,7 @@ static const struct row table[] = {
 	ROW(NOT_STARTED, ZKL__STATUS_NOT_FOUND,
 	    NO, NO, NO, "EXIT 127 -> OVER", NO, "EXIT 127 -> OVER", "EXIT 127 -> OVER", NO),
 	ROW(STOPPED, SIGTSTP, NO, NO, NO, "TAKE_TERMINAL -> RUNNING", NO, NO, NO, NO),
+	ROW(TOLD, SIGINT, NO, NO, NO, NO, NO, NO, NO, NO),
 	ROW(STEADY, 0, NO, NO, NO, NO, NO, NO, NO, NO),
 	ROW(EXITED, EXIT(5), NO, NO, NO, END, NO, NO, NO, NO),
 	ROW(EXITED_ALONE, EXIT(5), NO, NO, NO, "EXIT 5 -> OVER", NO, "EXIT 5 -> OVER", "EXIT 5 -> OVER", NO),
@@ -651,6 +652,24 @@ static void leader_that_is_told_to_stop_leaves_as_its_command(void)
 	CU_ASSERT_TRUE(s.exit.own);
 }
 
+/* Ctrl-C is its command's, which is in front. */
+static void leader_whose_command_dies_by_the_terminal_leaves_as_it(void)
+{
+	BEGIN(.leader = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(TOLD, SIGINT, "-> RUNNING");
+	STEP(EXITED_ALONE, DEATH(SIGINT), "EXIT by 2 -> OVER");
+	CU_ASSERT_TRUE(s.exit.own);
+}
+
+static void ctrl_c_cuts_the_rest_of_min_hold_short(void)
+{
+	BEGIN(.min_hold = true);
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(TOLD, SIGINT, "-> RUNNING");
+	STEP(EXITED_ALONE, DEATH(SIGINT), "EXIT by 2 -> OVER");
+}
+
 static void deposed_leader_that_is_told_to_stop_leaves_as_its_command(void)
 {
 	BEGIN(.leader = true);
@@ -771,6 +790,8 @@ int main(int argc, char **argv)
 		TEST(deposition_says_nothing_of_the_command),
 		TEST(max_hold_ends_a_term_and_not_the_wrapper),
 		TEST(leader_that_is_told_to_stop_leaves_as_its_command),
+		TEST(leader_whose_command_dies_by_the_terminal_leaves_as_it),
+		TEST(ctrl_c_cuts_the_rest_of_min_hold_short),
 		TEST(deposed_leader_that_is_told_to_stop_leaves_as_its_command),
 		TEST(leader_that_is_told_to_stop_and_whose_command_never_started),
 		TEST(leader_stops_between_terms_by_the_signal),
