@@ -295,7 +295,8 @@ int main(int argc, char **argv)
 		return usage(argc == optind ? "no FILE given" : "no TOKEN given", "");
 	const char *file = argv[optind], *token = argv[optind + 1];
 	if (!parse_token(token, &access.grant.token))
-		return usage("not a TOKEN, which is a number from 1 to 2^63-1: ", token);
+		return usage("TOKEN must be a number from 1 to 2^63-1 (is ZKLOCK_TOKEN set?), not ",
+		             *token ? token : "\"\"");
 	char **command = argv + optind + 2;
 	command += *command != NULL && strcmp(*command, "--") == 0;
 	if (*command == NULL)

@@ -104,11 +104,14 @@ bool zkl__message_can_show(void)
 /* Never within a character of several bytes. */
 static void cut(char *text, size_t length)
 {
+	const size_t dots = strlen("...");
+
 	if (strlen(text) <= length)
 		return;
+	length = length > dots ? length - dots : 0;
 	while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
 		length--;
-	text[length] = '\0';
+	memcpy(text + length, "...", dots + 1);
 }
 
 static size_t width(void)

@@ -97,8 +97,9 @@ static int parse_setting(const struct line *line, struct zkl__config *config, ch
 	else if (is_key(key, key_length, ZKL__AUTH_FILE_VARIABLE))
 		setting = &config->auth_file;
 	else
-		return WRONG("line %u: unknown key \"%.*s\"", line->number, (int)(key_length < 100 ? key_length : 100),
-		             key);
+		return WRONG("line %u: unknown key \"%.*s\": there are " ZKL__SERVERS_VARIABLE
+		             " and " ZKL__AUTH_FILE_VARIABLE,
+		             line->number, (int)(key_length < 100 ? key_length : 100), key);
 	if (value_length == 0)
 		return WRONG("line %u: %.*s has no value", line->number, (int)key_length, key);
 	/* Whatever folder zklock-run is started in. */

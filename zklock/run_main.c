@@ -118,11 +118,13 @@ static int read_auth(const char *path, char **ret, char *ret_why)
 {
 	char   text[16384], wrong[ZKL__WHY_MAX];
 	size_t length;
-	int    rc = read_file(path, true, text, sizeof(text), &length, ret_why);
+	int    rc = read_file(path, true, text, sizeof(text), &length, wrong);
 
 	if (rc == 0 && zkl__auth_parse(text, length, ret, wrong) < 0) {
-		snprintf(ret_why, ZKL__WHY_MAX, "%.300s, %.200s", path, wrong);
+		snprintf(ret_why, ZKL__WHY_MAX, "auth file %.300s, %.180s", path, wrong);
 		rc = ZKL__STATUS_USAGE;
+	} else if (rc != 0) {
+		snprintf(ret_why, ZKL__WHY_MAX, "auth file %.480s", wrong);
 	}
 	explicit_bzero(text, sizeof(text));
 	return rc;

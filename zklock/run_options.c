@@ -320,8 +320,9 @@ int zkl__run_options_fit(const struct zkl__run_options *options, int64_t timeout
 	zkl__lease_limits(&lease, timeout_ms * MS, &limits);
 	if (options->grace_given && options->grace_ms > most)
 		return WRONG("-k: a grace of %" PRId64 " ms does not fit into %s %" PRId64
-		             " ms: at most a quarter of it, %" PRId64 " ms, or a longer -T",
-		             options->grace_ms, timeout, timeout_ms, most);
+		             " ms: at most a quarter of it, %" PRId64 " ms, or %s",
+		             options->grace_ms, timeout, timeout_ms, most,
+		             granted ? "servers that grant a longer one (maxSessionTimeout)" : "a longer -T");
 	if (fit_margin(options->margin_ms, &limits, timeout_ms, timeout, why) < 0)
 		return -1;
 	return options->grace_given && options->margin_ms > 0

@@ -2,6 +2,7 @@
 #include "servers.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +74,18 @@ static const char *parse_server(struct zkl__server *ret, const char *text, size_
 	return ret->host ? NULL : no_memory;
 }
 
+/* A comma is possible in a name, and another host with a port is not meant to be one. */
+static bool names_hosts(const char *chroot)
+{
+	for (const char *comma = strchr(chroot, ','); comma; comma = strchr(comma + 1, ',')) {
+		const char *port = comma + 1 + strcspn(comma + 1, ",:");
+
+		if (*port == ':' && isdigit((unsigned char)port[1]))
+			return true;
+	}
+	return false;
+}
+
 int zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *reterr)
 {
 	struct zkl__servers servers = {0};
@@ -101,6 +114,8 @@ int zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *re
 			servers.count++;
 		part += length + 1;
 	}
+	if (!wrong && names_hosts(servers.chroot))
+		wrong = "a chroot comes once, behind the last host";
 	if (wrong) {
 		zkl__servers_clear(&servers);
 		return wrong == no_memory ? zkl__error(reterr, ZKL_ENOMEM, 0, 0, "%s", no_memory)

@@ -101,6 +101,7 @@ static void bad_list_is_refused_with_the_rule_that_it_breaks(void)
 		{"zk1:2181:2182", "an IPv6 address needs brackets"},
 		{"::1", "an IPv6 address needs brackets"},
 		{"::1:2181", "an IPv6 address needs brackets"},
+		{"zk1:2181/app,zk2:2181/app", "a chroot comes once, behind the last host"},
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
