@@ -49,7 +49,8 @@ static void malformed_configuration_is_refused_by_line(void)
 {
 	MALFORMED("ZKLOCK_SERVERS", "line 1: not KEY=VALUE");
 	MALFORMED("# a\nZKLOCK_SERVERS=h:1\nnonsense\n", "line 3: not KEY=VALUE");
-	MALFORMED("\nZKLOCK_SERVER=h:1\n", "line 2: unknown key \"ZKLOCK_SERVER\": there are ZKLOCK_SERVERS and ZKLOCK_AUTH_FILE");
+	MALFORMED("\nZKLOCK_SERVER=h:1\n",
+	          "line 2: unknown key \"ZKLOCK_SERVER\": there are ZKLOCK_SERVERS and ZKLOCK_AUTH_FILE");
 	MALFORMED("ZKLOCK_SERVERS=\n", "line 1: ZKLOCK_SERVERS has no value");
 	MALFORMED("ZKLOCK_SERVERS=h\0:1\n", "line 1");
 	MALFORMED("ZKLOCK_AUTH_FILE=\"\"\n", "line 1: ZKLOCK_AUTH_FILE has no value");
