@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 /* Of cgroups below the command's: who nests them deeper loses what lies beyond. */
-#define DEPTH 16
+#define DEPTH 64
 
 /* Who has been reaped can count as alive for a moment. */
 #define REMOVE_ROUNDS   20

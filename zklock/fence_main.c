@@ -174,6 +174,7 @@ static int run(void *user)
 	if (!zkl__wrapper_sees_processes())
 		return 0;
 	access->options.terminal = zkl__terminal_open();
+	sigprocmask(SIG_SETMASK, &access->options.mask, NULL);
 	access->signals = zkl__wrapper_take_signals(&access->options.mask, &access->options.ignores_chld);
 	access->alarm = zkl__alarm_open();
 	if (access->signals < 0 || access->alarm < 0 || zkl__child_open(&access->child, &access->options) < 0) {
@@ -243,7 +244,12 @@ static int run_fenced(const char *file, struct access *access)
 {
 	zkl_fence *fence;
 	zkl_error  error;
+	sigset_t   too_large;
 
+	/* A limit to the size of files is an error like any other. */
+	sigemptyset(&too_large);
+	sigaddset(&too_large, SIGXFSZ);
+	sigprocmask(SIG_BLOCK, &too_large, &access->options.mask);
 	if (zkl_fence_open(file, &fence, &error) < 0) {
 		zkl__message_say("%s", error.message);
 		return ZKL__STATUS_FAILED;

@@ -23,19 +23,38 @@ static pthread_mutex_t mutex =
 	PTHREAD_MUTEX_INITIALIZER; /* of what is on the terminal: the library's threads log, too */
 static char shown[SHOWN_MAX];      /* "": nothing */
 
+/* -1: not possible. What a pty's master is opened again as is another pty. */
+static int open_again(void)
+{
+	struct stat before, after;
+	int         fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+	if (fd >= 0 && (fstat(STDERR_FILENO, &before) < 0 || fstat(fd, &after) < 0 || before.st_rdev != after.st_rdev ||
+	                before.st_ino != after.st_ino)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
 /* A terminal has room for a part. So it is opened once more, since standard error is not ours alone to be made nonblocking. */
 static ssize_t put_onto(const char *text, size_t length)
 {
 	static int    own = -1;
 	struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
 
-	if (own < 0 && isatty(STDERR_FILENO))
-		own = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	const size_t step = isatty(STDERR_FILENO) ? 1 : length;
+	size_t       done = 0;
+
+	if (own < 0 && step == 1)
+		own = open_again();
 	if (own >= 0)
 		return write(own, text, length);
-	if (poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0)
-		return write(STDERR_FILENO, text, length);
-	return -1;
+	/* For one byte there is room where there is any. */
+	while (done < length && poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0 &&
+	       write(STDERR_FILENO, text + done, step) == (ssize_t)step)
+		done += step;
+	return (ssize_t)done;
 }
 
 /* What is spliced into a pipe does not block, whoever else fills it meanwhile. */

@@ -62,13 +62,15 @@ bool zkl__process_read(pid_t pid, struct zkl__process *ret)
 	const char *name_end = strrchr(text, ')');
 	if (name_end == NULL)
 		return false;
-	const char *stat = name_end + 1, *parent = field(stat, 4), *start = field(stat, 22);
-	if (parent == NULL || start == NULL)
+	const char *stat = name_end + 1, *parent = field(stat, 4), *threads = field(stat, 20), *start = field(stat, 22);
+	if (parent == NULL || threads == NULL || start == NULL)
 		return false;
+	/* Where its first thread has ended before the others, it looks like a zombie and is none. */
+	const bool dead = stat[1] == 'X' || (stat[1] == 'Z' && strtol(threads, NULL, 10) <= 1);
 	*ret = (struct zkl__process){.pid = pid,
 	                             .parent = (pid_t)strtol(parent, NULL, 10),
 	                             .start = strtoull(start, NULL, 10),
-	                             .dead = stat[1] == 'Z' || stat[1] == 'X'};
+	                             .dead = dead};
 	return true;
 }
 
@@ -197,18 +199,16 @@ static int read_tree(const struct zkl__proctree_root *root, struct tree *ret)
 
 /* ---- signalling ---- */
 
+/* Without a pidfd where it cannot be had: an old kernel, a filter of system calls, no descriptor left. */
 static void signal_process(const struct zkl__process *process, int sig)
 {
 	struct zkl__process now;
 	int                 fd = (int)syscall(SYS_pidfd_open, process->pid, 0);
-	bool                without = fd < 0 && errno == ENOSYS;
+	const bool          gone = fd < 0 && (errno == ESRCH || errno == EINVAL);
 
-	if ((fd >= 0 || without) && zkl__process_read(process->pid, &now) && is_same(process, &now)) {
-		if (without)
-			kill(process->pid, sig);
-		else
-			syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0);
-	}
+	if (!gone && zkl__process_read(process->pid, &now) && is_same(process, &now) &&
+	    (fd < 0 || (syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0) < 0 && errno != ESRCH)))
+		kill(process->pid, sig);
 	if (fd >= 0)
 		close(fd);
 }
@@ -301,6 +301,8 @@ int64_t zkl__kill_pause_next(int64_t pause_ns)
 
 /* ---- direct children ---- */
 
+#define CHILDREN "/proc/thread-self/children"
+
 /* The next id in a list of numbers, each followed by a blank; 0: no more. A list that was too long ends in half a
  * number, which is not given out. */
 static pid_t next_pid(const char **list)
@@ -317,15 +319,19 @@ int zkl__proctree_children(struct zkl__process **ret, size_t *ret_count)
 {
 	struct tree         children = {0};
 	struct zkl__process process;
-	char                text[4096] = "";
-	const char         *list = text;
-	int                 rc = 0;
+	FILE               *file = fopen(CHILDREN, "re");
+	char               *text = NULL;
+	size_t              size = 0;
+	int                 rc = file != NULL && (getdelim(&text, &size, '\0', file) >= 0 || feof(file)) ? 0 : -1;
+	const char         *list = text != NULL ? text : "";
 
-	read_file("/proc/thread-self/children", text, sizeof(text));
+	if (file != NULL)
+		fclose(file);
 	for (pid_t pid; rc == 0 && (pid = next_pid(&list)) > 0;) {
 		if (zkl__process_read(pid, &process))
 			rc = add(&children, &process);
 	}
+	free(text);
 	*ret = children.list;
 	*ret_count = children.count;
 	return rc;
@@ -337,7 +343,7 @@ void zkl__proctree_kill_children(void)
 	const char *list = text;
 
 	/* Whoever stands behind the end of a list that is too long has his turn when these are gone. */
-	read_file("/proc/thread-self/children", text, sizeof(text));
+	read_file(CHILDREN, text, sizeof(text));
 	for (pid_t pid; (pid = next_pid(&list)) > 0;)
 		kill(pid, SIGKILL);
 }

@@ -30,7 +30,7 @@ void zkl__wrapper_fill_descriptors(void)
 
 int zkl__wrapper_take_signals(sigset_t *ret_mask, bool *ret_ignores_chld)
 {
-	static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP};
+	static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGTSTP};
 	struct sigaction action;
 	sigset_t         read, blocked;
 
@@ -43,6 +43,7 @@ int zkl__wrapper_take_signals(sigset_t *ret_mask, bool *ret_ignores_chld)
 	}
 	blocked = read;
 	sigaddset(&blocked, SIGPIPE);
+	sigaddset(&blocked, SIGXFSZ);
 	sigaddset(&blocked, SIGTTOU);
 	sigprocmask(SIG_BLOCK, &blocked, ret_mask);
 	*ret_ignores_chld = signal(SIGCHLD, SIG_DFL) == SIG_IGN;

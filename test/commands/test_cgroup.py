@@ -126,7 +126,7 @@ class Used(CgroupTest):
         script = 'here=$(sed -n "s|^0::.*/||p" /proc/self/cgroup); mkdir -p "$0/$here/$1"'
 
         def release_takes():
-            holder = self.start(self.lock, "--", "sh", "-c", script, own_cgroup(), "/".join("a" * 18))
+            holder = self.start(self.lock, "--", "sh", "-c", script, own_cgroup(), "/".join("a" * 70))
             wait_for(lambda: cgroups_of(holder.pid) and not self.marked() or holder.poll() is not None, "the command ended")
             began = time.monotonic()
             self.assert_free()

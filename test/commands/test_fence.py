@@ -4,6 +4,7 @@
 import fcntl
 import os
 import pty
+import resource
 import signal
 import struct
 import subprocess
@@ -97,6 +98,22 @@ class WhoComesIn(FenceTest):
         self.assertEqual(status, 64)
         self.assert_one_line(err, "under the same fence already")
         self.assertEqual(self.call(self.fence, TOKEN, "--", BINARY, self.file("other"), "1", "--", "true")[0], 0)
+
+
+    def test_limit_to_the_size_of_files(self):
+        def small():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        status, out, err = self.call(self.fence, TOKEN, "--", "true", preexec_fn=small)
+        self.assertEqual((status, out), (125, b""))
+        self.assert_one_line(err, "File too large")
+        self.assertFalse(os.path.exists(self.fence))
+        self.assertEqual(self.call(self.fence, OLD, "--", "grep", "-q", "^SigBlk:.0*$", "/proc/self/status")[0], 0)
+        status, out, err = self.call(self.fence, TOKEN, "--", "touch", self.file("ran"), preexec_fn=small)
+        self.assertEqual((status, out), (125, b""))
+        self.assert_one_line(err, self.fence, "File too large")
+        self.assertEqual(self.greatest(), int(OLD))
+        self.assertFalse(os.path.exists(self.file("ran")))
 
 
 class TheCommand(FenceTest):

@@ -6,6 +6,7 @@ A lock is lost here because an operator deletes its node: at once, without a ser
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import random
 import select
@@ -31,7 +32,34 @@ while :; do sleep 0.05; done
 """
 
 
+# A process whose first thread has ended, so that it looks like a zombie. Its memory is gone for /proc, and with it the mark
+# by which processes of a test are found: but as long as it lives it has the file locked.
+HEADLESS = r"""
+import ctypes, fcntl, os, sys, threading, time
+file = open(sys.argv[1] + ".lock", "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+def go_on():
+    while " Z " not in open("/proc/self/stat").read():
+        time.sleep(0.01)
+    open(sys.argv[1], "w").close()
+    time.sleep(60)
+    os._exit(0)
+threading.Thread(target=go_on).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
 class LossTest(CommandTest):
+    def hold_headless(self, *arguments):
+        holder = self.start(*arguments, self.lock, "--", "sh", "-c", '"$PYTHON" -c "$HEADLESS" "$READY" & sleep 1000',
+                            env={"READY": self.file("ready"), "HEADLESS": HEADLESS, "PYTHON": sys.executable})
+        wait_for(lambda: os.path.exists(self.file("ready")), "its first thread has ended")
+        return holder
+
+    def assert_no_headless(self):
+        with open(self.file("ready.lock"), "a", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
     def hold_tree(self, *arguments, **options):
         holder = self.start(*arguments, self.lock, "--", "sh", "-c", TREE, env={"READY": self.file("ready")}, **options)
         wait_for(lambda: holder.poll() is not None or (
@@ -285,6 +313,20 @@ class GrantSeenLate(LossTest):
         used, = out.decode().split()
         self.assertNotIn(late, used)
         self.assert_free(2)
+
+
+class Headless(LossTest):
+    def test_warden_killed(self):
+        holder = self.hold_headless()
+        os.kill(holder.warden(), signal.SIGKILL)
+        self.assertEqual(holder.end(), 125)
+        self.assert_no_headless()
+
+    def test_lost(self):
+        holder = self.hold_headless("-T", "6", "-k", "1")
+        self.lose()
+        self.assertEqual(holder.end(), 76)
+        self.assert_no_headless()
 
 
 class Warden(LossTest):

@@ -106,6 +106,16 @@ ROUNDS = 500 if LONG else 10
 ALONE = ("flock", "--nonblock", "--conflict-exit-code", "99")
 
 
+class Alarm(CommandTest):
+    def test_that_was_set_before(self):
+        """As perl -e 'alarm 60; exec @ARGV' does: it is the command that shall end by it."""
+        holder = self.start(self.lock, "--", "sleep", "1000",
+                            preexec_fn=lambda: signal.setitimer(signal.ITIMER_REAL, 0.7))
+        self.assertEqual(holder.end(), -signal.SIGALRM)
+        self.assert_nothing_lives()
+        self.assert_free(2)
+
+
 class AroundTheGrant(CommandTest):
     def alone(self, script):
         return (*ALONE, self.file("alone"), "sh", "-c", script)

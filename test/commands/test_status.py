@@ -294,6 +294,18 @@ class NoDescriptors(CommandTest):
             self.assert_one_line(err, "Too many open files")
 
 
+class LargestFile(CommandTest):
+    def test_that_is_the_log(self):
+        """The signal that tells of the limit would end us, and the lock with us."""
+        with open(self.file("log"), "wb") as log:
+            log.write(b"x" * 1024)
+            log.flush()
+            wrapper = self.start("--max-hold", "0.2", self.lock, "--", "sleep", "1000", stderr=log,
+                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024)))
+            self.assertEqual(wrapper.end(), 78)
+        self.assert_free(2)
+
+
 class ShorterSessionThanAskedFor(CommandTest):
     """Servers grant 20 ticks at most."""
 

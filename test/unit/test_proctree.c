@@ -7,9 +7,11 @@
 
 #include <errno.h>
 #include <linux/sched.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,6 +21,7 @@
 
 static pid_t victim;   /* who is to be replaced when it is opened; 0: nobody */
 static pid_t stranger; /* by whom; 0: not yet */
+static int   refused;  /* with this error, instead of a pidfd; 0: none is */
 
 /* ---- a process that takes the number of another one ---- */
 
@@ -69,6 +72,10 @@ long __wrap_syscall(long number, ...) /* NOLINT: the linker's name */
 	c = va_arg(list, long);
 	d = va_arg(list, long);
 	va_end(list);
+	if (number == SYS_pidfd_open && refused) {
+		errno = refused;
+		return -1;
+	}
 	if (number == SYS_pidfd_open && victim > 0 && (pid_t)a == victim)
 		replace_victim();
 	return __real_syscall(number, a, b, c, d);
@@ -139,6 +146,75 @@ static void number_that_is_given_to_another_one_is_not_signalled(void)
 	end(pair.parent);
 }
 
+/* A filter of system calls, as of containers, answers with EPERM to what it does not know. */
+static void who_has_no_pidfd_is_signalled_all_the_same(void)
+{
+	static const int    errors[] = {ENOSYS, EPERM, EMFILE};
+	struct zkl__process process;
+
+	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+		const struct pair               pair = start_pair();
+		const struct zkl__proctree_root root = {.pid = pair.parent};
+
+		refused = errors[i];
+		zkl__proctree_sweep(&root, SIGKILL);
+		refused = 0;
+		while (zkl__process_read(pair.child, &process))
+			continue;
+		end(pair.parent);
+	}
+}
+
+static void *go_on(void *arg)
+{
+	(void)arg;
+	sleep_for_ever();
+}
+
+static void who_lives_on_without_its_first_thread_is_not_dead(void)
+{
+	const struct zkl__proctree_root root = {.pid = getpid()};
+	struct zkl__process             process;
+	pthread_t                       thread;
+	char                            path[32], stat[512] = "";
+	const pid_t                     pid = fork();
+
+	if (pid == 0) {
+		pthread_create(&thread, NULL, go_on, NULL);
+		pthread_exit(NULL);
+	}
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	while (!strstr(stat, ") Z ")) {
+		FILE *file = fopen(path, "re");
+
+		CU_ASSERT_FATAL(file && fgets(stat, sizeof stat, file));
+		fclose(file);
+	}
+	CU_ASSERT_TRUE(zkl__process_read(pid, &process) && !process.dead);
+	CU_ASSERT_EQUAL(zkl__proctree_sweep(&root, SIGKILL), 1);
+	CU_ASSERT_EQUAL(waitpid(pid, NULL, 0), pid);
+}
+
+/* Their numbers take more than a page. */
+static void all_of_many_children_are_found(void)
+{
+	enum { MANY = 1500 };
+	struct zkl__process *children;
+	size_t               count;
+	static pid_t         pids[MANY];
+
+	for (int i = 0; i < MANY; i++) {
+		pids[i] = fork();
+		if (pids[i] == 0)
+			sleep_for_ever();
+	}
+	CU_ASSERT_EQUAL(zkl__proctree_children(&children, &count), 0);
+	CU_ASSERT_EQUAL(count, MANY);
+	free(children);
+	for (int i = 0; i < MANY; i++)
+		end(pids[i]);
+}
+
 static void nobody_descends_from_who_is_not_there(void)
 {
 	const struct zkl__proctree_root root = {.pid = -1};
@@ -151,6 +227,9 @@ static int run_tests(int argc, char **argv)
 	static const struct check_test tests[] = {
 		TEST(descendant_is_signalled_and_the_root_is_not),
 		TEST(number_that_is_given_to_another_one_is_not_signalled),
+		TEST(who_has_no_pidfd_is_signalled_all_the_same),
+		TEST(who_lives_on_without_its_first_thread_is_not_dead),
+		TEST(all_of_many_children_are_found),
 		TEST(nobody_descends_from_who_is_not_there),
 		{0},
 	};
