@@ -22,6 +22,9 @@
 /* A round of killing is a short burst, in which processes that flee by forking are outrun. */
 #define KILL_BURST 200
 
+/* Of each type there is one a tree, but for stops, of which only the last counts. */
+#define REPORTS (ZKL__REPORT_GONE + 1)
+
 struct warden {
 	struct zkl__child_options options;
 	struct zkl__shared       *shared;
@@ -30,6 +33,8 @@ struct warden {
 	int                       front, signals, alarm; /* front -1: it is dead */
 	int                       exec;                  /* of the command, while it has not succeeded; else -1 */
 	struct zkl__report        failure;               /* of its start; type 0: none */
+	struct zkl__report        reports[REPORTS];      /* by type, to be sent; type 0: none */
+	bool                      unsent;                /* there are such */
 	pid_t                     command;               /* 0: none yet, or it ended */
 	pid_t                     group;                 /* of the command */
 	pid_t                     init;                  /* of its PID namespace, or 0 */
@@ -64,11 +69,25 @@ static void start(struct warden *warden)
 
 /* ---- reports ---- */
 
+/* They come in the order of their types. Where the front does not read, as one that is stopped, they stay. */
+static void send_reports(struct warden *warden)
+{
+	warden->unsent = true;
+	for (unsigned i = 0; i < REPORTS; i++) {
+		if (warden->reports[i].type == 0)
+			continue;
+		if (send(warden->front, &warden->reports[i], sizeof(warden->reports[i]), MSG_NOSIGNAL) < 0)
+			return;
+		warden->reports[i].type = 0;
+	}
+	warden->unsent = false;
+}
+
 static void report(struct warden *warden, struct zkl__report what)
 {
 	what.command = warden->group;
-	if (warden->front >= 0)
-		send(warden->front, &what, sizeof(what), MSG_NOSIGNAL);
+	warden->reports[what.type] = what;
+	send_reports(warden);
 }
 
 static void report_exec(struct warden *warden)
@@ -355,7 +374,8 @@ static void read_orders(struct warden *warden)
 
 static void sleep_until_something(struct warden *warden)
 {
-	struct pollfd           fds[] = {{warden->front, POLLIN, 0},
+	const short             of_front = warden->unsent ? POLLIN | POLLOUT : POLLIN;
+	struct pollfd           fds[] = {{warden->front, of_front, 0},
 	                                 {warden->signals, POLLIN, 0},
 	                                 {warden->alarm, POLLIN, 0},
 	                                 {warden->exec, POLLIN, 0},
@@ -370,6 +390,8 @@ static void sleep_until_something(struct warden *warden)
 		zkl__cgroup_told(warden->events);
 	if (fds[3].revents != 0)
 		report_exec(warden);
+	if (fds[0].revents & POLLOUT)
+		send_reports(warden);
 	if (fds[0].revents != 0)
 		read_orders(warden);
 }

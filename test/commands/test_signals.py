@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-from support import BINARY, LONG, SERVERS, CommandTest, lives, wait_for, zkwire
+from support import BINARY, LONG, SERVERS, CommandTest, lives, read_proc, state_of, wait_for, zkwire
 
 FATAL = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -86,6 +86,25 @@ class WhileRunning(CommandTest):
         status, out, err = holder.result()
         self.assertEqual((status, out, err), (-signal.SIGUSR1, b"xx", b""))
 
+    def test_end_is_heard_of_behind_any_number_of_stops(self):
+        """More than one who does not listen meanwhile can be told."""
+        holder = self.hold()
+        warden = holder.warden()
+        os.kill(holder.pid, signal.SIGSTOP)
+        wait_for(lambda: state_of(holder.pid) == "T", "it is stopped")
+        for _ in range(400):
+            for number in (signal.SIGSTOP, signal.SIGCONT):
+                slept, end = sleeps(warden), time.monotonic() + 5
+                os.kill(holder.command, number)
+                while sleeps(warden) == slept and time.monotonic() < end:
+                    pass
+        os.kill(holder.command, signal.SIGTERM)
+        wait_for(lambda: state_of(holder.command) == "", "the warden has seen the end")
+        wait_for(lambda: state_of(warden) == "S", "it waits until it can tell that")
+        os.kill(holder.pid, signal.SIGCONT)
+        self.assertEqual(holder.result(), (-signal.SIGTERM, b"", b""))
+        self.assert_free(2)
+
     def test_both_of_us_are_not_taken_by_pkill(self):
         holder = self.hold()
         warden = wait_for(holder.warden, "the warden runs")
@@ -98,6 +117,11 @@ class WhileRunning(CommandTest):
     def test_command_has_a_group_of_its_own(self):
         holder = self.hold()
         self.assertEqual(os.getpgid(holder.command), holder.command)
+
+
+def sleeps(pid):
+    """How often it has gone to sleep: whoever was told something has dealt with it when there is one more."""
+    return int(read_proc(pid, "status").partition(b"\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 # Long is what finds the one round in a hundred.
