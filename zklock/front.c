@@ -405,8 +405,9 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 		     zkl__wrapper_not_started(report, front->options->command[0], front->why));
 		break;
 	case ZKL__REPORT_STOPPED:
+		/* Who was told to end may ask, too. Without the lock the warden does not pass it on. */
 		if (need_not_stop(front, report->value))
-			feed(front, ZKL__ON_SIGNALLED, SIGCONT);
+			zkl__child_signal(&front->child, SIGCONT);
 		else
 			feed(front, ZKL__ON_STOPPED, report->value);
 		break;

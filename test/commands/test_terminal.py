@@ -281,6 +281,22 @@ class Terminal(TerminalTest):
         self.told("ended 76 job")
         self.assertEqual(self.text("ready.ran"), ran)
 
+    def test_command_that_others_stop_and_continue_is_in_the_foreground_again(self):
+        self.shell(command=COUNT)
+        command = self.foreground()
+        job = wait_for(self.job, "it runs")
+        os.kill(command, signal.SIGSTOP)
+        wait_for(lambda: self.foreground() == job, "the terminal is ours")
+        os.kill(command, signal.SIGCONT)
+        wait_for(lambda: self.foreground() == command, "the terminal is the command's")
+        # It is the command that Ctrl-Z stops, and nothing but the command.
+        self.press(b"\x1a")
+        wait_for(lambda: state_of(command) == "T", "the command is stopped")
+        wait_for(lambda: self.foreground() == job, "the terminal is ours")
+        self.press(b"\x03")
+        wait_for(lambda: self.text("shell"), "the job ends")
+        self.assertTrue(self.text("shell").startswith("ended"))
+
     def test_ctrl_c_ends_what_the_command_has_left_behind(self):
         shell = self.shell("--wait-all", script="sh -c 'trap \"\" INT TERM; while :; do sleep 0.05; done' & "
                                                 "touch $READY; exit 3")
@@ -508,6 +524,17 @@ class Pipeline(TerminalTest):
         self.start_pipeline()
         self.answer()
 
+
+    def test_command_that_is_told_to_end_may_ask(self):
+        """It was not in the foreground until then."""
+        script = "import os, signal, sys\nready = os.environ['READY']\n" \
+                 "def ask(*_):\n    open(ready + '.line', 'w').write(open('/dev/tty').readline())\n    sys.exit(0)\n" \
+                 "signal.signal(signal.SIGTERM, ask)\nopen(ready, 'w').close()\nwhile True: signal.pause()\n"
+        self.shell(program=("/bin/sh", "-c", '{ "$@"; echo "$?" >"$READY.status"; } | cat', "sh", BINARY, "--max-hold", "1s",
+                            self.lock, "--", sys.executable, "-c", script))
+        self.press(b"what was typed\n")
+        self.told("ended 0 job")
+        self.assertEqual((self.text("ready.line"), self.text("ready.status")), ("what was typed\n", "78\n"))
 
     def test_pager_keeps_it_after_a_stop_too(self):
         job, command = self.start_pipeline()
