@@ -66,6 +66,7 @@ enum zkl__report_type {
 	ZKL__REPORT_EXEC_FAILED, /* value: errno; the command is to blame */
 	ZKL__REPORT_FORK_FAILED, /* value: errno; it did not come to that */
 	ZKL__REPORT_STOPPED,     /* value: signal */
+	ZKL__REPORT_CONTINUED,   /* since, by whomever */
 	ZKL__REPORT_EXITED,      /* value: status as of wait() */
 	ZKL__REPORT_GONE,        /* nothing is left of the tree */
 	ZKL__REPORT_WARDEN_DIED, /* made by zkl__child_next itself */

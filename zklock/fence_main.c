@@ -73,10 +73,15 @@ static void take_terminal(struct access *access)
 		access->gave_terminal = false;
 }
 
-static void continue_command(struct access *access)
+static void put_in_front(struct access *access)
 {
 	if (zkl__terminal_is_ours(access->options.terminal))
 		give_terminal(access);
+}
+
+static void continue_command(struct access *access)
+{
+	put_in_front(access);
 	zkl__child_signal(&access->child, SIGCONT);
 }
 
@@ -113,6 +118,9 @@ static void on_report(struct access *access, const struct zkl__report *report)
 		break;
 	case ZKL__REPORT_STOPPED:
 		stop_too(access, report->value);
+		break;
+	case ZKL__REPORT_CONTINUED:
+		put_in_front(access);
 		break;
 	case ZKL__REPORT_EXITED:
 		access->exited = true;

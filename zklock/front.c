@@ -411,6 +411,9 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 		else
 			feed(front, ZKL__ON_STOPPED, report->value);
 		break;
+	case ZKL__REPORT_CONTINUED:
+		feed(front, ZKL__ON_CONTINUED, 0);
+		break;
 	case ZKL__REPORT_EXITED:
 		tell_end(front, report->value);
 		front->told = zkl__wrapper_is_told(report->value, front->gave_terminal);
@@ -484,11 +487,10 @@ static void take_terminal_from_stopped(struct zkl__front *front)
 			front->claim.words->noun, front->options->path);
 }
 
-static void continue_command(struct zkl__front *front)
+static void put_in_front(struct zkl__front *front)
 {
 	if (zkl__terminal_is_ours(front->terminal))
 		give_terminal(front);
-	zkl__child_signal(&front->child, SIGCONT);
 }
 
 /* Under a live lease the warden is asked, since a large tree takes a while and nobody else moves the deadline on. When
@@ -588,7 +590,11 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 		forward(front, action->value);
 		break;
 	case ZKL__DO_CONTINUE:
-		continue_command(front);
+		put_in_front(front);
+		zkl__child_signal(&front->child, SIGCONT);
+		break;
+	case ZKL__DO_GIVE_TERMINAL:
+		put_in_front(front);
 		break;
 	case ZKL__DO_TAKE_TERMINAL:
 		take_terminal_from_stopped(front);

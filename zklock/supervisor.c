@@ -20,6 +20,8 @@
  * ENDED other     EXIT by code      EXIT by code as LOST              as LOST           as LOST         as LOST  EXIT own
  * NOT_STARTED     .                 .            EXIT by it           .                 EXIT by it      by it    .
  * STOPPED         .                 .            TAKE_TERMINAL        .                 .               .        .
+ * CONTINUED       .                 .            stopped:             .                 .               .        .
+ *                                                GIVE_TERMINAL
  * TOLD            .                 .            noted                .                 noted           noted    .
  * STEADY          .                 .            noted                .                 noted           noted    .
  * EXITED          .                 .            leave                .                 note status     note it  .
@@ -379,6 +381,11 @@ static void step_running(struct zkl__supervisor *s, const struct zkl__supervisor
 	case ZKL__ON_STOPPED:
 		s->term.stopped = true;
 		add(ret, ZKL__DO_TAKE_TERMINAL, 0);
+		break;
+	case ZKL__ON_CONTINUED:
+		if (s->term.stopped)
+			add(ret, ZKL__DO_GIVE_TERMINAL, 0);
+		s->term.stopped = false;
 		break;
 	case ZKL__ON_EXITED:
 		note_exit(s, event->value);

@@ -39,6 +39,7 @@
 	X(ENDED)        /* the attempt; value: ZKL_E* or 0 */                                                          \
 	X(NOT_STARTED)  /* the command; value: the status that says why */                                             \
 	X(STOPPED)      /* the command, by a signal of job control */                                                  \
+	X(CONTINUED)    /* the command, by us or by others */                                                          \
 	X(TOLD)         /* the terminal has told the command to end, which died by it: before EXITED; value: signal */ \
 	X(STEADY)       /* the command has run for so long that earlier failures do not count: before EXITED */        \
 	X(EXITED)       /* the command; value: status as of wait(); processes that it started are left */              \
@@ -59,6 +60,7 @@
 	X(FORWARD)       /* value: signal, to the command's process group */                                           \
 	X(CONTINUE)      /* the stopped command, in the foreground if the wrapper is */                                \
 	X(TAKE_TERMINAL) /* from the command that was stopped */                                                       \
+	X(GIVE_TERMINAL) /* to the command that others have continued, if the wrapper is in the foreground */          \
 	X(STOP_SELF)     /* stop the wrapper, as Ctrl-Z does */                                                        \
 	X(STAY)          /* wait on, the command itself has ended: the terminal is the wrapper's again */              \
 	X(TERM)          /* to the whole tree; GRACE_OVER follows after the grace */                                   \

@@ -22,7 +22,7 @@
 /* A round of killing is a short burst, in which processes that flee by forking are outrun. */
 #define KILL_BURST 200
 
-/* Of each type there is one a tree, but for stops, of which only the last counts. */
+/* Of each type there is one a tree, but for STOPPED and CONTINUED, of which only the last counts. */
 #define REPORTS (ZKL__REPORT_GONE + 1)
 
 struct warden {
@@ -54,6 +54,8 @@ static void start(struct warden *warden)
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGCONT); /* stopped, we would not see the front die */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	/* The least: a front that was stopped need not hear of every stop of the command meanwhile. */
+	setsockopt(warden->front, SOL_SOCKET, SO_SNDBUF, &(int){0}, sizeof(int));
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	sigemptyset(&child);
@@ -86,7 +88,7 @@ static void send_reports(struct warden *warden)
 static void report(struct warden *warden, struct zkl__report what)
 {
 	what.command = warden->group;
-	warden->reports[what.type] = what;
+	warden->reports[what.type == ZKL__REPORT_CONTINUED ? ZKL__REPORT_STOPPED : what.type] = what;
 	send_reports(warden);
 }
 
@@ -135,7 +137,7 @@ static void look_at_init(struct warden *warden, int status)
 	/* Stopped, it would not see the last process go. */
 	if (WIFSTOPPED(status))
 		kill(warden->init, SIGCONT);
-	else
+	else if (!WIFCONTINUED(status))
 		warden->init = 0;
 }
 
@@ -143,6 +145,8 @@ static void look_at_command(struct warden *warden, int status, struct end *ret)
 {
 	if (WIFSTOPPED(status)) {
 		report(warden, (struct zkl__report){.type = ZKL__REPORT_STOPPED, .value = WSTOPSIG(status)});
+	} else if (WIFCONTINUED(status)) {
+		report(warden, (struct zkl__report){.type = ZKL__REPORT_CONTINUED});
 	} else {
 		warden->command = 0;
 		*ret = (struct end){true, status};
@@ -155,7 +159,7 @@ static bool reap_children(struct warden *warden, struct end *ret)
 	pid_t pid;
 	int   status;
 
-	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | __WALL)) > 0) {
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL)) > 0) {
 		if (pid == warden->command)
 			look_at_command(warden, status, ret);
 		else if (pid == warden->init)

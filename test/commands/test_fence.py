@@ -217,18 +217,38 @@ class Terminal(FenceTest):
     def test_ctrl_z_has_no_effect_where_no_shell_could_continue_it(self):
         pid, terminal = pty.fork()
         if pid == 0:
-            script = "trap 'touch \"$0/continued\"; exit 3' CONT; touch \"$0/runs\"; while :; do sleep 0.02; done"
-            os.execve(BINARY, [BINARY, self.fence, TOKEN, "--", "sh", "-c", script, self.folder], self.environment())
+            # No shell: one that is about to run something cannot be stopped for a moment, in vfork.
+            script = "import signal, sys\n" \
+                     "signal.signal(signal.SIGCONT, lambda *_: sys.exit(3))\n" \
+                     "open(sys.argv[1], 'w').close()\n" \
+                     "while True: signal.pause()\n"
+            os.execve(BINARY, [BINARY, self.fence, TOKEN, "--", sys.executable, "-c", script, self.file("runs")],
+                      self.environment())
         try:
             wait_for(lambda: os.path.exists(self.file("runs")), "the command runs")
             os.write(terminal, b"\x1a")
-            wait_for(lambda: os.path.exists(self.file("continued")), "the command is continued")
             wait_for(lambda: state_of(pid) == "Z", "it has ended")
         finally:
             os.kill(pid, signal.SIGKILL)
             status = os.waitpid(pid, 0)[1]
             os.close(terminal)
         self.assertEqual(os.waitstatus_to_exitcode(status), 3)
+
+    def test_command_that_others_stop_and_continue_is_in_the_foreground_again(self):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(BINARY, [BINARY, self.fence, TOKEN, "--", "sleep", "1000"], self.environment())
+        try:
+            command = wait_for(lambda: next((each for each in self.marked() if os.getpgid(each) == each), 0), "it runs")
+            wait_for(lambda: os.tcgetpgrp(terminal) == command, "the terminal is the command's")
+            os.kill(command, signal.SIGSTOP)
+            wait_for(lambda: os.tcgetpgrp(terminal) == pid, "the terminal is ours")
+            os.kill(command, signal.SIGCONT)
+            wait_for(lambda: os.tcgetpgrp(terminal) == command, "the terminal is the command's again")
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(terminal)
 
     def test_ctrl_z_stops_both_and_fg_continues_both(self):
         pid, terminal = pty.fork()

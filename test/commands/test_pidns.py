@@ -66,7 +66,7 @@ class Namespace(AsWithout, CommandTest):
         self.assert_nothing_lives()
 
     def test_first_process_that_is_stopped_goes_on(self):
-        holder = self.hold()
+        holder = self.hold("-v")
         init = int(subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(holder.warden())], text=True).split()[0])
         self.assertNotEqual(init, holder.command)
         # The front first: it continues the warden, and the warden this one.
@@ -76,6 +76,10 @@ class Namespace(AsWithout, CommandTest):
             wait_for(lambda pid=pid: state_of(pid) == "T", "it is stopped")
         holder.send_signal(signal.SIGCONT)
         wait_for(lambda: state_of(init) == "S", "it goes on")
+        # It is remembered, so that nothing is left with the command.
+        holder.terminate()
+        status, _, err = holder.result()
+        self.assertEqual((status, b"sending TERM" in err), (-signal.SIGTERM, False), err)
 
     def test_nested_in_itself(self):
         for inner in ((), self.options):

@@ -72,7 +72,8 @@ static const char *const supervisor_table[SUPERVISOR_EVENTS] = {
 	[ZKL__ON_GONE] = "...rxxxr",          [ZKL__ON_WARDEN_DIED] = "xrrxrxrx",
 	[ZKL__ON_SIGNALLED] = "xrxxxxrx",     [ZKL__ON_CONNECT_TIMEOUT] = "xrr..rr.",
 	[ZKL__ON_GRACE_OVER] = "...r.xrx",    [ZKL__ON_MAX_HOLD_OVER] = "..rxrrrr",
-	[ZKL__ON_MIN_HOLD_OVER] = "rrrrrrrx", [ZKL__ON_PAUSE_OVER] = "..x....."};
+	[ZKL__ON_MIN_HOLD_OVER] = "rrrrrrrx", [ZKL__ON_PAUSE_OVER] = "..x.....",
+	[ZKL__ON_CONTINUED] = "...x.rr."};
 
 #define X(name) #name,
 static const char *const supervisor_states[] = {ZKL__SUPERVISOR_STATES(X)};

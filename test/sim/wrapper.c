@@ -179,12 +179,27 @@ static void exec_fails(uint32_t owner, uint32_t term)
 	feed(w, ZKL__ON_NOT_STARTED, ZKL__STATUS_NOT_FOUND);
 }
 
+static void command_continues(uint32_t owner, uint32_t term)
+{
+	struct wrapper *w = &wrappers[owner];
+
+	if (is_over(owner, term, command_continues) || !w->command || !w->stopped)
+		return;
+	w->stopped = false;
+	feed(w, ZKL__ON_CONTINUED, 0);
+}
+
+/* Others may continue it, too. */
 static void command_stops(uint32_t owner, uint32_t term)
 {
 	struct wrapper *w = &wrappers[owner];
 
-	if (!is_over(owner, term, command_stops) && w->command)
-		feed(w, ZKL__ON_STOPPED, SIGTSTP);
+	if (is_over(owner, term, command_stops) || !w->command)
+		return;
+	w->stopped = true;
+	if (rng_chance(&w->rng, 2))
+		later(w, 1 + rng_below(&w->rng, 3 * MS), command_continues);
+	feed(w, ZKL__ON_STOPPED, SIGTSTP);
 }
 
 static void spawn(struct wrapper *w)
@@ -192,6 +207,7 @@ static void spawn(struct wrapper *w)
 	if (!w->granted || w->told_lost)
 		report_failure(WRAPPER, "owner %u: a command is started without the lock", index_of(w));
 	w->command = true;
+	w->stopped = false;
 	w->descendants = rng_chance(&w->rng, 3) ? 2 : 0;
 	w->stubborn = rng_chance(&w->rng, 3);
 	if (rng_chance(&w->rng, 8)) {
@@ -344,9 +360,14 @@ static void act(struct wrapper *w, const struct zkl__supervisor_action *action)
 			later(w, 1, command_ends);
 		break;
 	case ZKL__DO_CONTINUE:
+		later(w, 1, command_continues);
+		break;
 	case ZKL__DO_TAKE_TERMINAL:
+	case ZKL__DO_GIVE_TERMINAL:
 		break;
 	case ZKL__DO_STOP_SELF:
+		if (w->command && !w->stopped)
+			report_failure(WRAPPER, "owner %u: stops before its command", index_of(w));
 		process_pause(w->process, some_time(w));
 		ever(w, 1, continued);
 		break;

@@ -136,6 +136,7 @@ static const struct row table[] = {
 	ROW(NOT_STARTED, ZKL__STATUS_NOT_FOUND,
 	    NO, NO, NO, "EXIT 127 -> OVER", NO, "EXIT 127 -> OVER", "EXIT 127 -> OVER", NO),
 	ROW(STOPPED, SIGTSTP, NO, NO, NO, "TAKE_TERMINAL -> RUNNING", NO, NO, NO, NO),
+	ROW(CONTINUED, 0, NO, NO, NO, NO, NO, NO, NO, NO),
 	ROW(TOLD, SIGINT, NO, NO, NO, NO, NO, NO, NO, NO),
 	ROW(STEADY, 0, NO, NO, NO, NO, NO, NO, NO, NO),
 	ROW(EXITED, EXIT(5), NO, NO, NO, END, NO, NO, NO, NO),
@@ -327,6 +328,18 @@ static void stopped_command_goes_on_when_we_are_continued(void)
 	STEP(SIGNALLED, SIGTSTP, "STOP_SELF -> RUNNING");
 	STEP(SIGNALLED, SIGCONT, "CONTINUE -> RUNNING");
 	STEP(SIGNALLED, SIGTSTP, "FORWARD 20 -> RUNNING");
+}
+
+static void stopped_command_that_others_continue_is_not_stopped(void)
+{
+	BEGIN();
+	STEP(GRANTED, 0, "SPAWN -> RUNNING");
+	STEP(STOPPED, SIGSTOP, "TAKE_TERMINAL -> RUNNING");
+	STEP(CONTINUED, 0, "GIVE_TERMINAL -> RUNNING");
+	STEP(SIGNALLED, SIGTSTP, "FORWARD 20 -> RUNNING");
+	STEP(STOPPED, SIGTSTP, "TAKE_TERMINAL -> RUNNING");
+	STEP(SIGNALLED, SIGCONT, "CONTINUE -> RUNNING");
+	STEP(CONTINUED, 0, "-> RUNNING");
 }
 
 static void stopped_command_is_ended_by_what_ends_others(void)
@@ -758,6 +771,7 @@ int main(int argc, char **argv)
 		TEST(loss_between_grant_and_start),
 		TEST(grant_that_comes_too_late_is_put_away_and_tried_again),
 		TEST(stopped_command_goes_on_when_we_are_continued),
+		TEST(stopped_command_that_others_continue_is_not_stopped),
 		TEST(stopped_command_is_ended_by_what_ends_others),
 		TEST(stopped_command_does_not_go_on_without_the_lock),
 		TEST(dead_warden_is_a_failure_of_the_wrapper),
