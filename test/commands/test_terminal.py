@@ -505,9 +505,11 @@ class Pipeline(TerminalTest):
         """The job is a shell without job control, and its group that of the pipeline."""
         reader = "import os, sys\nsys.stdin.readline()\nfd = os.open('/dev/tty', os.O_RDWR)\n" \
                  "open(sys.argv[1], 'w').write(str(os.tcgetpgrp(fd) == os.getpgrp()))\n"
-        script = 'echo $$ > "$READY"; while [ ! -e "$READY.go" ]; do sleep 0.01; done; echo out; ' \
-                 'while [ ! -e "$READY.answer" ]; do sleep 0.01; done'
-        self.shell(program=("/bin/sh", "-c", '"$0" "$1" -- sh -c "$2" | "$3" -c "$4" "$READY.answer"', BINARY, self.lock,
+        script = "import os, time\nready = os.environ['READY']\n" \
+                 "def await_file(name):\n    while not os.path.exists(name):\n        time.sleep(0.01)\n" \
+                 "with open(ready, 'w') as file:\n    file.write(str(os.getpid()))\n" \
+                 "await_file(ready + '.go')\nprint('out', flush=True)\nawait_file(ready + '.answer')\n"
+        self.shell(program=("/bin/sh", "-c", '"$0" "$1" -- "$3" -c "$2" | "$3" -c "$4" "$READY.answer"', BINARY, self.lock,
                             script, sys.executable, reader))
         command = int(wait_for(lambda: self.text("ready").strip(), "the command runs"))
         return self.foreground(), command
