@@ -427,7 +427,7 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 		feed(front, ZKL__ON_GONE, 0);
 		break;
 	case ZKL__REPORT_WARDEN_DIED:
-		if (!front->told_lost)
+		if (front->why[0] == '\0') /* else it had to, by us too */
 			BECAUSE(front, "the zklock-warden process was killed");
 		feed(front, ZKL__ON_WARDEN_DIED, 0);
 		break;
