@@ -196,7 +196,7 @@ bool zkl__lease_lasts(const struct zkl__lease *lease, int64_t now_ns, int64_t be
 	for (int64_t at = first; ahead.pair_ns < first; at += max(zkl__lease_beat_interval(&ahead, stop_ns), slack)) {
 		if (at + slack > zkl__lease_deadline(&ahead) - stop_ns)
 			return false;
-		zkl__lease_add_proof(&ahead, at, at);
+		zkl__lease_add_proof(&ahead, at, at + slack);
 	}
 	return true;
 }
