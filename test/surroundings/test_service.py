@@ -190,7 +190,7 @@ class Delegate(ServiceTest):
     def test_without_it_the_lock_stays_held_until_that_has_ended(self):
         """And the unit's cgroup is left alone."""
         self.install_for_nobody("Delegate=no")
-        wait_for(lambda: "1 processes of the command cannot be killed" in self.said(), "it is told")
+        wait_for(lambda: "cannot kill 1 of the command's processes" in self.said(), "it is told")
         self.assertRegex(self.said(), "process walk, since no cgroup can be made in .*/%s: Permission denied" % self.unit)
         self.assertEqual((self.state(), len(self.nodes())), ("active", 1))
         machine.must("kill", "-9", *self.lines("below"))
