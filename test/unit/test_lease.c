@@ -462,6 +462,20 @@ static bool lasts(double now, double beat, double stop)
 	return zkl__lease_lasts(&lease, ns(epoch + now), ns(epoch + beat), ns(stop));
 }
 
+/* The next pair is one of heartbeats that servers take their time for. The newest proof of before was too soon behind another
+ * one to be kept. */
+static void lease_does_not_last_where_answers_come_too_late_for_a_pair(void)
+{
+	begin();
+	zkl__lease_set_timeout(&lease, ns(40)); /* no single proof counts */
+	proof(-7.2, -7.1);
+	proof(-1.37, -0.6);
+	proof(0, 0.3);
+	CHECK_SECONDS(deadline(), 15);
+	CHECK(lasts(12, 12, 0));
+	CHECK(!lasts(13.5, 13.5, 0));
+}
+
 static void lease_lasts_if_the_next_heartbeat_is_answered_before_it_ends(void)
 {
 	begin();
@@ -853,6 +867,7 @@ int main(int argc, char **argv)
 		TEST(heartbeat_that_is_asked_for_is_kept),
 		TEST(heartbeat_is_quick_on_a_machine_that_has_just_booted),
 		TEST(heartbeat_is_quick_where_the_next_one_would_come_after_the_stop),
+		TEST(lease_does_not_last_where_answers_come_too_late_for_a_pair),
 		TEST(lease_lasts_if_the_next_heartbeat_is_answered_before_it_ends),
 		TEST(lease_does_not_last_whose_pair_is_too_old),
 		TEST(lease_does_not_last_that_only_one_proof_can_extend),
