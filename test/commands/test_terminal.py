@@ -119,25 +119,32 @@ class TerminalTest(CommandTest):
 
 
 class Terminal(TerminalTest):
-    def test_ctrl_c_reaches_the_command_once_and_the_wrapper_dies_of_it(self):
-        script = 'trap \'echo told >> "$READY.told"; trap - INT; kill -INT $$\' INT; touch "$READY"; ' \
-                 'while :; do sleep 0.02; done'
+    def reaches_the_command_once(self, key, name):
+        """In the test's own folder: it may leave a core."""
+        script = 'cd "${READY%%/*}"; trap \'echo told >> "$READY.told"; trap - %s; kill -%s $$\' %s; touch "$READY"; ' \
+                 'while :; do sleep 0.02; done' % (name, name, name)
         self.shell(script=script)
         command = self.foreground()
-        self.press(b"\x03")
-        self.told("ended -2 job")
+        self.press(key)
+        self.told("ended -%d job" % signal.Signals["SIG" + name])
         self.assertEqual(self.text("ready.told"), "told\n")
         self.assertFalse(lives(command))
         self.assert_free(2)
 
-    def test_ctrl_c_while_waiting(self):
+    def ends_the_wait(self, key, name):
         holder = self.hold()
         self.shell(script="true", ready=False)
         wait_for(lambda: len(self.nodes()) == 2, "it has queued")
-        self.press(b"\x03")
-        self.told("ended -2 job")
+        self.press(key)
+        self.told("ended -%d job" % signal.Signals["SIG" + name])
         self.assertEqual(len(self.nodes()), 1)
         self.assertIsNone(holder.poll())
+
+    def test_ctrl_c_reaches_the_command_once_and_the_wrapper_dies_of_it(self):
+        self.reaches_the_command_once(b"\x03", "INT")
+
+    def test_ctrl_c_while_waiting(self):
+        self.ends_the_wait(b"\x03", "INT")
 
     def test_command_reads_from_the_terminal(self):
         self.shell(script='touch "$READY"; read line; echo "$line" > "$READY.line"')
@@ -152,25 +159,10 @@ class Terminal(TerminalTest):
         self.assertEqual(self.text("ready.all"), "one\ntwo\n")
 
     def test_ctrl_backslash_ends_the_command_by_quit(self):
-        """In the test's own folder: it may leave a core."""
-        script = 'cd "${READY%/*}"; trap \'echo told >> "$READY.told"; trap - QUIT; kill -QUIT $$\' QUIT; touch "$READY"; ' \
-                 'while :; do sleep 0.02; done'
-        self.shell(script=script)
-        command = self.foreground()
-        self.press(b"\x1c")
-        self.told("ended -3 job")
-        self.assertEqual(self.text("ready.told"), "told\n")
-        self.assertFalse(lives(command))
-        self.assert_free(2)
+        self.reaches_the_command_once(b"\x1c", "QUIT")
 
     def test_ctrl_backslash_while_waiting(self):
-        holder = self.hold()
-        self.shell(script="true", ready=False)
-        wait_for(lambda: len(self.nodes()) == 2, "it has queued")
-        self.press(b"\x1c")
-        self.told("ended -3 job")
-        self.assertEqual(len(self.nodes()), 1)
-        self.assertIsNone(holder.poll())
+        self.ends_the_wait(b"\x1c", "QUIT")
 
     def test_command_hears_of_a_new_size(self):
         script = "import os, signal, sys, time\n" \
