@@ -895,7 +895,7 @@ void zkl__contender_step(struct zkl__contender *c, const struct zkl__input *in, 
 		break;
 	case ZKL__IN_LEASE_OVER:
 		if (c->state == ZKL__HELD)
-			lose(c, out, "servers have not confirmed the session in time");
+			lose(c, out, ZKL__LOST_BY_CLOCK);
 		break;
 	case ZKL__IN_SETTLED:
 		on_settled(c, out);

@@ -79,6 +79,9 @@ struct zkl__actions {
 #define ZKL__CONTENDER_NO_REQUEUE 2u
 #define ZKL__CONTENDER_NO_MARK    4u /* elections: Curator's LeaderLatch loses its only watch to a mark */
 
+/* Why what is held is lost where the servers have said nothing. */
+#define ZKL__LOST_BY_CLOCK "servers have not confirmed the session in time"
+
 struct zkl__contender {
 	enum zkl__state state;
 	unsigned        flags;

@@ -197,13 +197,10 @@ static bool lease_lives(struct zkl__front *front)
 	return left_ms > 0 && zkl__deadline_move(deadline, now, now + left_ms * ZKL__NS_PER_MS);
 }
 
-/* The clock tells before the lock does. */
 static void because_lost(struct zkl__front *front)
 {
-	const char *why = zkl__claim_why_lost(&front->claim);
-
 	BECAUSE(front, "%s %s lost, %s; command ended", front->claim.words->noun, front->options->path,
-	        why != NULL ? why : "servers have not confirmed the session in time");
+	        zkl__claim_why_lost(&front->claim));
 }
 
 /* The grant is over for good. The warden may have a later moment in mind. */

@@ -27,7 +27,7 @@ bool zkl__looking_is_over(struct zkl__looking *looking);
 /* The number of contenders; 0 or less: there are none, or nothing is known of them. */
 int zkl__looking_end(struct zkl__looking *looking, struct zkl__look *ret);
 
-/* Why the present grant was lost; NULL: it was not, as far as is known by now. */
+/* Why the present grant was lost. The clock tells check() before the servers tell the lock: so it may be another reason later. */
 const char *zkl__lock_why_lost(zkl_lock *lock);
 const char *zkl__election_why_lost(zkl_election *election);
 

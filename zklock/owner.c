@@ -83,10 +83,10 @@ int64_t zkl__owner_check(struct zkl__owner *owner, uint64_t token)
 
 const char *zkl__owner_why_lost(struct zkl__owner *owner)
 {
-	const char *why = NULL;
+	const char *why = ZKL__LOST_BY_CLOCK;
 
 	zkl__session_lock(owner->session);
-	if (owner->handle.attempt)
+	if (owner->handle.attempt && owner->handle.attempt->why_lost)
 		why = owner->handle.attempt->why_lost;
 	zkl__session_unlock(owner->session);
 	return why;
