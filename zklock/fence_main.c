@@ -49,9 +49,10 @@ static const char help[] =
 struct access {
 	struct zkl__child_options options;
 	struct zkl__child         child;
+	struct zkl__turn          turn; /* at the terminal */
 	zkl_grant                 grant;
 	int                       signals, alarm;
-	bool                      gave_terminal, told, exited, killing, over;
+	bool                      told, exited, killing, over;
 	int                       wait_status; /* with `exited` */
 	int                       status;      /* without */
 	int64_t                   kill_pause_ns;
@@ -59,43 +60,21 @@ struct access {
 
 /* ---- the command ---- */
 
-static bool give_terminal(struct access *access)
-{
-	if (!zkl__terminal_give(access->options.terminal, access->child.command))
-		return false;
-	access->gave_terminal = true;
-	return true;
-}
-
 static void take_terminal(struct access *access)
 {
-	if (access->gave_terminal && zkl__terminal_take(access->options.terminal, access->child.command))
-		access->gave_terminal = false;
-}
-
-static void put_in_front(struct access *access)
-{
-	if (zkl__terminal_is_ours(access->options.terminal))
-		give_terminal(access);
+	zkl__turn_take(&access->turn, access->child.command);
 }
 
 static void continue_command(struct access *access)
 {
-	put_in_front(access);
+	zkl__turn_give(&access->turn, access->child.command);
 	zkl__child_signal(&access->child, SIGCONT);
-}
-
-static bool need_not_stop(struct access *access, int sig)
-{
-	if (sig == SIGTSTP)
-		return !zkl__terminal_has_shell();
-	return (sig == SIGTTIN || sig == SIGTTOU) && give_terminal(access);
 }
 
 /* We stop with it, so that our parent sees it; it goes on with us. */
 static void stop_too(struct access *access, int sig)
 {
-	if (need_not_stop(access, sig)) {
+	if (zkl__turn_need_not_stop(&access->turn, access->child.command, sig)) {
 		zkl__child_signal(&access->child, SIGCONT);
 		return;
 	}
@@ -120,12 +99,12 @@ static void on_report(struct access *access, const struct zkl__report *report)
 		stop_too(access, report->value);
 		break;
 	case ZKL__REPORT_CONTINUED:
-		put_in_front(access);
+		zkl__turn_give(&access->turn, access->child.command);
 		break;
 	case ZKL__REPORT_EXITED:
 		access->exited = true;
 		access->wait_status = report->value;
-		access->told = zkl__wrapper_is_told(report->value, access->gave_terminal);
+		access->told = zkl__wrapper_is_told(report->value, access->turn.given);
 		access->over = report->alone;
 		take_terminal(access); /* Ctrl-C is for us, and by us for what is left */
 		break;
@@ -181,7 +160,7 @@ static int run(void *user)
 	access->status = ZKL__STATUS_FAILED;
 	if (!zkl__wrapper_sees_processes())
 		return 0;
-	access->options.terminal = zkl__terminal_open();
+	access->turn.terminal = access->options.terminal = zkl__terminal_open();
 	sigprocmask(SIG_SETMASK, &access->options.mask, NULL);
 	access->signals = zkl__wrapper_take_signals(&access->options.mask, &access->options.ignores_chld);
 	access->alarm = zkl__alarm_open();
@@ -191,8 +170,8 @@ static int run(void *user)
 	}
 	access->child.shared->grace_ns = GRACE_NS;
 	access->kill_pause_ns = ZKL__KILL_PAUSE_NS;
-	access->gave_terminal = zkl__terminal_is_ours(access->options.terminal);
-	zkl__child_spawn(&access->child, &access->grant, access->gave_terminal);
+	access->turn.given = zkl__terminal_is_ours(access->turn.terminal);
+	zkl__child_spawn(&access->child, &access->grant, access->turn.given);
 	loop(access);
 	take_terminal(access);
 	zkl__child_close(&access->child);

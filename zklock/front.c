@@ -4,7 +4,6 @@
 #include "look.h"
 #include "message.h"
 #include "session_options.h"
-#include "terminal.h"
 #include "wrapper.h"
 
 #include <errno.h>
@@ -42,7 +41,6 @@
 #define LOOK_MIN_MS 10
 
 static void attempt(struct zkl__front *front);
-static bool give_terminal(struct zkl__front *front);
 static void step(struct zkl__front *front, enum zkl__supervisor_event_type type, int value);
 static void on_lock_event(const zkl_event *event, void *user);
 
@@ -381,14 +379,6 @@ static void tell_tree(struct zkl__front *front, int cgroup_error)
 		     strerror(cgroup_error));
 }
 
-/* From the background it wanted the terminal: it may have it where that is ours to give. Ctrl-Z is for a shell. */
-static bool need_not_stop(struct zkl__front *front, int sig)
-{
-	if (sig == SIGTSTP)
-		return !zkl__terminal_has_shell();
-	return (sig == SIGTTIN || sig == SIGTTOU) && give_terminal(front);
-}
-
 static void on_report(struct zkl__front *front, const struct zkl__report *report)
 {
 	switch (report->type) {
@@ -403,7 +393,7 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 		break;
 	case ZKL__REPORT_STOPPED:
 		/* Who was told to end may ask, too. Without the lock the warden does not pass it on. */
-		if (need_not_stop(front, report->value))
+		if (zkl__turn_need_not_stop(&front->turn, front->child.command, report->value))
 			zkl__child_signal(&front->child, SIGCONT);
 		else
 			feed(front, ZKL__ON_STOPPED, report->value);
@@ -413,7 +403,7 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 		break;
 	case ZKL__REPORT_EXITED:
 		tell_end(front, report->value);
-		front->told = zkl__wrapper_is_told(report->value, front->gave_terminal);
+		front->told = zkl__wrapper_is_told(report->value, front->turn.given);
 		if (front->told)
 			feed(front, ZKL__ON_TOLD, WTERMSIG(report->value));
 		if (zkl__alarm_now() - front->granted_ns >= STEADY_NS)
@@ -455,24 +445,13 @@ static void attempt(struct zkl__front *front)
 
 static void spawn(struct zkl__front *front)
 {
-	front->gave_terminal = zkl__terminal_is_ours(front->terminal);
-	zkl__child_spawn(&front->child, &front->grant, front->gave_terminal);
-}
-
-static bool give_terminal(struct zkl__front *front)
-{
-	if (!zkl__terminal_give(front->terminal, front->child.command))
-		return false;
-	front->gave_terminal = true;
-	return true;
+	front->turn.given = zkl__terminal_is_ours(front->turn.terminal);
+	zkl__child_spawn(&front->child, &front->grant, front->turn.given);
 }
 
 static bool take_terminal(struct zkl__front *front)
 {
-	if (!front->gave_terminal || !zkl__terminal_take(front->terminal, front->child.command))
-		return false;
-	front->gave_terminal = false;
-	return true;
+	return zkl__turn_take(&front->turn, front->child.command);
 }
 
 static void take_terminal_from_stopped(struct zkl__front *front)
@@ -482,12 +461,6 @@ static void take_terminal_from_stopped(struct zkl__front *front)
 			"the command is stopped, %s %s stays held: Ctrl-C ends it; Ctrl-Z stops zklock-run too, "
 			"which keeps it for a short while only, until fg or bg",
 			front->claim.words->noun, front->options->path);
-}
-
-static void put_in_front(struct zkl__front *front)
-{
-	if (zkl__terminal_is_ours(front->terminal))
-		give_terminal(front);
 }
 
 /* Under a live lease the warden is asked, since a large tree takes a while and nobody else moves the deadline on. When
@@ -587,11 +560,11 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 		forward(front, action->value);
 		break;
 	case ZKL__DO_CONTINUE:
-		put_in_front(front);
+		zkl__turn_give(&front->turn, front->child.command);
 		zkl__child_signal(&front->child, SIGCONT);
 		break;
 	case ZKL__DO_GIVE_TERMINAL:
-		put_in_front(front);
+		zkl__turn_give(&front->turn, front->child.command);
 		break;
 	case ZKL__DO_TAKE_TERMINAL:
 		take_terminal_from_stopped(front);

@@ -18,6 +18,7 @@
 #include "progress.h"
 #include "run_options.h"
 #include "supervisor.h"
+#include "terminal.h"
 
 struct zkl__front {
 	/* From the caller. */
@@ -25,7 +26,7 @@ struct zkl__front {
 	const char                    *servers;
 	const char                    *auth;       /* NULL: none */
 	int                            signals;    /* a signalfd: those to act on, and SIGCHLD */
-	int                            terminal;   /* or -1 */
+	struct zkl__turn               turn;       /* at the terminal */
 	int64_t                        started_ns; /* CLOCK_BOOTTIME */
 	struct zkl__child              child;
 
@@ -44,8 +45,7 @@ struct zkl__front {
 	struct zkl__progress   progress;
 	uint32_t               requeued; /* places lost */
 	bool                   told_stuck, told_frozen;
-	bool                   gave_terminal; /* to the command, and have not taken it back */
-	bool                   told;          /* by the terminal, in front of which the command was */
+	bool                   told; /* by the terminal, in front of which the command was */
 	int                    alarm;
 	int64_t                granted_ns, grace_end_ns, kill_begin_ns, kill_pause_ns, pause_end_ns;
 	int64_t                since_ns;          /* we want what the command runs under */

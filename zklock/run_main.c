@@ -200,7 +200,7 @@ static bool pidns_is_possible(const struct zkl__child_options *child)
 
 static int run(struct zkl__front *front, struct zkl__child_options *child)
 {
-	front->terminal = child->terminal = zkl__terminal_open();
+	front->turn.terminal = child->terminal = zkl__terminal_open();
 	front->signals = zkl__wrapper_take_signals(&child->mask, &child->ignores_chld);
 	if (!zkl__wrapper_sees_processes() || (child->pidns && !pidns_is_possible(child)))
 		return ZKL__STATUS_FAILED;

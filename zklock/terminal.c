@@ -26,12 +26,9 @@ bool zkl__terminal_is_ours(int terminal)
 	return terminal >= 0 && tcgetpgrp(terminal) == getpgrp() && !is_pipe(STDIN_FILENO) && !is_pipe(STDOUT_FILENO);
 }
 
-bool zkl__terminal_give(int terminal, pid_t group)
-{
-	return terminal >= 0 && tcgetpgrp(terminal) == getpgrp() && tcsetpgrp(terminal, group) == 0;
-}
-
-bool zkl__terminal_has_shell(void)
+/* Is anybody there who sees us stop and can continue us? Where nobody is (an orphaned process group: ssh -t host zklock-run,
+ * setsid, a service), Ctrl-Z has no effect on us, nor would it have on the command without us. */
+static bool has_shell(void)
 {
 	const pid_t         session = getsid(0);
 	struct zkl__process process;
@@ -52,9 +49,34 @@ static bool is_dead(pid_t group)
 	return group > 0 && kill(-group, 0) < 0 && errno == ESRCH;
 }
 
-bool zkl__terminal_take(int terminal, pid_t group)
+/* True: it was done. */
+static bool give(struct zkl__turn *turn, pid_t group)
 {
-	const pid_t now = terminal < 0 ? -1 : tcgetpgrp(terminal);
+	const int  terminal = turn->terminal;
+	const bool done = terminal >= 0 && tcgetpgrp(terminal) == getpgrp() && tcsetpgrp(terminal, group) == 0;
 
-	return terminal >= 0 && (now == group || is_dead(now)) && tcsetpgrp(terminal, getpgrp()) == 0;
+	turn->given |= done;
+	return done;
+}
+
+void zkl__turn_give(struct zkl__turn *turn, pid_t group)
+{
+	if (zkl__terminal_is_ours(turn->terminal))
+		give(turn, group);
+}
+
+bool zkl__turn_take(struct zkl__turn *turn, pid_t group)
+{
+	const pid_t now = turn->given ? tcgetpgrp(turn->terminal) : -1;
+	const bool  done = turn->given && (now == group || is_dead(now)) && tcsetpgrp(turn->terminal, getpgrp()) == 0;
+
+	turn->given = turn->given && !done;
+	return done;
+}
+
+bool zkl__turn_need_not_stop(struct zkl__turn *turn, pid_t group, int sig)
+{
+	if (sig == SIGTSTP)
+		return !has_shell();
+	return (sig == SIGTTIN || sig == SIGTTOU) && give(turn, group);
 }

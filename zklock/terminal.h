@@ -17,14 +17,20 @@ int zkl__terminal_open(void);
 /* Is the caller's process group in the foreground, and not in a pipeline with others whose terminal it is too? */
 bool zkl__terminal_is_ours(int terminal);
 
-/* Puts `group` into the foreground, if the caller's is there now. */
-bool zkl__terminal_give(int terminal, pid_t group);
+/* Whether the command, whose group this is, has been put into the foreground. */
+struct zkl__turn {
+	int  terminal;
+	bool given; /* and not taken back */
+};
 
-/* Is anybody there who sees us stop and can continue us? Where nobody is (an orphaned process group: ssh -t host zklock-run,
- * setsid, a service), Ctrl-Z has no effect on us, nor would it have on the command without us. */
-bool zkl__terminal_has_shell(void);
+/* Puts the command into the foreground, if that is ours (zkl__terminal_is_ours). */
+void zkl__turn_give(struct zkl__turn *turn, pid_t group);
 
-/* Puts the caller's group into the foreground, if `group` is there now, or a group that is gone. */
-bool zkl__terminal_take(int terminal, pid_t group);
+/* Puts us into the foreground, if the command was given it and is there now, or a group that is gone. */
+bool zkl__turn_take(struct zkl__turn *turn, pid_t group);
+
+/* The command was stopped by this signal. Should it go on at once? From the background it wanted the terminal: it may have it
+ * where we are in the foreground, in a pipeline, too. Ctrl-Z is for a shell. */
+bool zkl__turn_need_not_stop(struct zkl__turn *turn, pid_t group, int sig);
 
 #endif
