@@ -90,14 +90,15 @@ struct zkl__mail *zkl__client_take(struct zkl__client *client)
 	struct zkl__mail *mail;
 
 	pthread_mutex_lock(&client->mutex);
+	/* Behind the others, and with them: one wake can stand for both. */
+	if (atomic_load(&client->mail_lost) && client->last_word) {
+		*client->last = client->last_word;
+		client->last_word = NULL;
+	}
 	mail = client->first;
 	client->first = NULL;
 	client->last = &client->first;
 	pthread_mutex_unlock(&client->mutex);
-	if (!mail && atomic_load(&client->mail_lost)) {
-		mail = client->last_word;
-		client->last_word = NULL;
-	}
 	return mail;
 }
 

@@ -266,6 +266,68 @@ static void lost_news_of_the_node_before_is_noticed_at_once(void)
 	}
 }
 
+/* Whose news come while the protocol thread is in the log hook: all are found together then. */
+typedef struct busy_hook {
+	const char *first, *second;
+	atomic_int  losses;
+} busy_hook;
+
+static void lose_the_second_of_two_news(int level, const char *id, const char *message, void *user)
+{
+	busy_hook *h = user;
+	(void)level;
+	(void)message;
+	if (strcmp(id, "memory") == 0)
+		atomic_fetch_add(&h->losses, 1);
+	if (strcmp(id, "foreign") != 0)
+		return;
+	arm(&memory, 2, 1);
+	EXPECT_INT(zkclient_delete_both(observer(), h->first, h->second), ZOK);
+	EVENTUALLY(atomic_load(&memory.left) < 1, ENOUGH_MS);
+	EXPECT_TRUE(disarm(&memory));
+}
+
+#define IN_FRONT 3
+
+/* Nobody is next, not even when one of those before is gone: who is has a heartbeat, which would find out by chance. */
+static void lost_news_are_noticed_behind_others(void)
+{
+	lock_path           path[3] = {new_path(), new_path(), new_path()};
+	recorder            events[2] = {RECORDER("heard"), RECORDER("unheard")};
+	node                before[2][IN_FRONT];
+	zkl_lock           *lock[3];
+	busy_hook           hook = {.first = before[0][IN_FRONT - 1].path, .second = before[1][IN_FRONT - 1].path};
+	zkl_session        *s = NULL;
+	zkl_session_options options = session_options(all_servers(), SESSION_MS);
+	options.log = lose_the_second_of_two_news;
+	options.log_user = &hook;
+	EXPECT_RC(zkl_session_open(&options, &s, NULL), ZKL_OK);
+	for (int i = 0; i < 3; i++)
+		lock[i] = lock_new(s, path[i].text, i < 2 ? &events[i] : NULL);
+	for (int i = 0; i < 2; i++) {
+		for (int k = 0; k < IN_FRONT; k++)
+			before[i][k] = foreign_contender(path[i].text, "_c_6f0a3a52-41c1-4d4e-8f0a-5d0e6b1c1001-lock-");
+		EXPECT_RC(zkl_lock_start(lock[i], ZKL_FOREVER, NULL), ZKL_OK);
+		EXPECT_TRUE(recorder_wait(&events[i], ZKL_EV_WAITING, 1, ENOUGH_MS, NULL));
+		/* Replies come in order: with this one its watches are in force. */
+		EXPECT_RC(zkl_lock_holder(s, path[i].text, &(zkl_peer){0}, NULL), IN_FRONT + 1);
+	}
+	for (int k = 0; k < IN_FRONT; k++)
+		foreign_contender(path[2].text, "4ab0c1d2e3f40516273849506172839a__lock__"); /* kazoo's: it is logged */
+	EXPECT_RC(zkl_lock_start(lock[2], ZKL_FOREVER, NULL), ZKL_OK);
+	EVENTUALLY(atomic_load(&hook.losses) == 1, ENOUGH_MS);
+	for (int i = 0; i < 2; i++) {
+		for (int k = 0; k < IN_FRONT - 1; k++)
+			EXPECT_INT(zkclient_delete(observer(), before[i][k].path), ZOK);
+		EXPECT_TRUE(recorder_wait(&events[i], ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
+	}
+	for (int i = 0; i < 3; i++)
+		zkl_lock_free(lock[i]);
+	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
+	for (int i = 0; i < 2; i++)
+		recorder_free(&events[i]);
+}
+
 /* ---- threads ---- */
 
 static void life_without_a_thread_ends_well(void)
@@ -393,6 +455,7 @@ int main(int argc, char **argv)
 		{TEST(life_without_memory_at_the_nth_call_ends_well, 1200)},
 		{TEST(life_without_memory_and_without_an_event_thread_ends_well, 1200)},
 		{TEST(lost_news_of_the_node_before_is_noticed_at_once, 120)},
+		{TEST(lost_news_are_noticed_behind_others, 120)},
 		{TEST(life_without_a_thread_ends_well, 120)},
 		{TEST(session_without_descriptors_is_refused_or_comes_later, 180)},
 		{TEST(connection_that_breaks_at_the_limit_of_descriptors_comes_back, 120)},
