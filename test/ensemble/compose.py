@@ -82,6 +82,24 @@ def _small_disks(state):
     return path
 
 
+def _weigh_as_one():
+    """Whether all containers together would get no more of the CPUs than one process of ours gets: where each cgroup weighs as
+    much as a process beside it, and we are in none. On a busy machine the servers would stall for many seconds then."""
+    def of_cpu(line):
+        return "cpu" in line.split(":")[1].split(",")
+    with open("/proc/self/cgroup", encoding="ascii") as f:
+        ours = [line.rstrip("\n").split(":", 2)[2] for line in f if of_cpu(line)]
+    return ours == ["/"] and tool(["docker", "info", "--format", "{{.CgroupDriver}}"]).strip() == "cgroupfs"
+
+
+def _beside_us(state):
+    """Another compose file, for servers that weigh as much as processes of ours, each."""
+    path = os.path.join(state.folder, "weight.yml")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"services": {"zk%d" % i: {"cgroup_parent": "/"} for i in state.numbers}}, f)
+    return path
+
+
 def _containers(state):
     found = dict(reversed(line.split()) for line in
                  tool(["docker", "ps", "-a", "--no-trunc", "--filter", _of_project(state), "--format",
@@ -96,6 +114,8 @@ def _up(state, env):
         command += ["-f", _fewer_servers(state)]
     if state["disk_mb"]:
         command += ["-f", _small_disks(state)]
+    if _weigh_as_one():
+        command += ["-f", _beside_us(state)]
     command += ["-p", _project(state), "up"]
     services = ["zk%d" % i for i in state.numbers]
     # Broken off in the middle, compose can leave the engine at work on a container that `down` does not see yet.
