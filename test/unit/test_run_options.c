@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What zklock-run was asked for: durations, the command line. */
+#include "../../zklock/duration.h"
 #include "../../zklock/run_options.h"
 #include "check.h"
 
