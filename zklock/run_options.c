@@ -15,6 +15,7 @@
 #define DEFAULT_CONNECT_MS 30000
 #define MS                 INT64_C(1000000) /* in ns */
 #define NAME_LENGTH_MAX    64
+#define CANDIDATES_SIZE    256
 
 const char zkl__run_help[] =
 	"Usage: zklock-run [OPTION...] PATH [--] COMMAND [ARG...]\n"
@@ -195,25 +196,43 @@ static int parse_option(int option, struct zkl__run_options *ret, struct given *
 	}
 }
 
-/* A long option that was refused; it may be cut, and have a value behind it. */
-static const char *wrong_with(const char *name)
+/* All that a cut one may be short for. */
+static void name_candidates(const char *cut, size_t length, char ret[CANDIDATES_SIZE])
 {
-	const size_t length = strcspn(name, "=");
+	size_t used = 0;
 
-	for (const struct option *each = long_options; each->name != NULL; each++) {
-		if (strncmp(each->name, name, length) == 0)
-			return optopt != 0 ? "takes no value" : "is short for several";
+	ret[0] = '\0';
+	for (const struct option *each = long_options; each->name != NULL && used < CANDIDATES_SIZE; each++) {
+		if (strncmp(each->name, cut, length) == 0)
+			used += (size_t)snprintf(ret + used, CANDIDATES_SIZE - used, "%s--%s", used > 0 ? ", " : "",
+			                         each->name);
 	}
-	return "is unknown";
+}
+
+/* A long option that was refused; it may be cut, and have a value behind it. */
+static int refuse_long(const char *argument, char *why)
+{
+	const char  *name = argument + strlen("--");
+	const size_t length = strcspn(name, "=");
+	char         candidates[CANDIDATES_SIZE];
+
+	name_candidates(name, length, candidates);
+	if (candidates[0] == '\0')
+		return WRONG("option \"%.200s\" is unknown: see zklock-run --help", argument);
+	if (optopt != 0)
+		return WRONG("option \"%.200s\" takes no value: see zklock-run --help", argument);
+	return WRONG("option \"--%.*s\" may be %s: see zklock-run --help", (int)length, name, candidates);
 }
 
 static int refuse_option(int kind, const char *argument, char *why)
 {
 	const bool  is_long = strncmp(argument, "--", 2) == 0;
-	const char *wrong = kind == ':' ? "needs a value" : is_long ? wrong_with(argument + 2) : "is unknown";
+	const char *wrong = kind == ':' ? "needs a value" : "is unknown";
 
 	if (!is_long && optopt > ' ' && optopt <= '~')
 		return WRONG("option \"-%c\" %s: see zklock-run --help", optopt, wrong);
+	if (is_long && kind != ':')
+		return refuse_long(argument, why);
 	return WRONG("option \"%.200s\" %s: see zklock-run --help", argument, wrong);
 }
 

@@ -171,7 +171,8 @@ static void wrong_command_lines_are_refused_with_a_reason(void)
 	REFUSES("option \"-\xc3\xa4\" is unknown", "-\xc3\xa4", "/a", "true");
 	REFUSES("option \"--frob\" is unknown", "--frob", "/a", "true");
 	REFUSES("option \"--quiet=1\" takes no value", "--quiet=1", "/a", "true");
-	REFUSES("option \"--ma\" is short for several", "--ma", "1", "/a", "true");
+	REFUSES("option \"--ma\" may be --max-hold, --margin:", "--ma", "1", "/a", "true");
+	REFUSES("option \"--w\" may be --wait, --wait-all:", "--w=1", "/a", "true");
 	REFUSES("option \"-w\" needs a value", "-w");
 	REFUSES("option \"-w\" needs a value", "-vw");
 	REFUSES("option \"--wait\" needs a value", "--wait");
