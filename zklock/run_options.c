@@ -296,22 +296,23 @@ static int settle(struct zkl__run_options *ret, const struct given *given, char 
 	return zkl__run_options_fit(ret, ret->timeout_ms, false, why);
 }
 
-/* PATH [--] COMMAND [ARG...] */
+#define FORM "zklock-run [OPTION...] PATH [--] COMMAND [ARG...]"
+
+/* PATH [--] COMMAND [ARG...]. What does not begin with "/" may be a PATH without it, or a COMMAND without a PATH. */
 static int parse_operands(char **operands, struct zkl__run_options *ret, char *why)
 {
 	if (operands[0] == NULL)
-		return WRONG("no PATH given: see zklock-run --help");
+		return WRONG("no PATH given: " FORM);
 	ret->path = operands[0];
-	if (ret->path[0] == '\0')
-		return WRONG("PATH is empty; it must be absolute, like /locks/job");
 	if (ret->path[0] != '/')
-		return WRONG("PATH \"%.200s\" does not begin with \"/\": did you mean \"/%.200s\"?", ret->path,
-		             ret->path);
+		return WRONG("\"%.200s\" is no PATH, which begins with \"/\": " FORM, ret->path);
 	operands++;
 	if (operands[0] != NULL && strcmp(operands[0], "--") == 0)
 		operands++;
+	else if (operands[0] != NULL && operands[0][0] == '-')
+		return WRONG("\"%.200s\" comes behind PATH, and options before it: " FORM, operands[0]);
 	if (operands[0] == NULL)
-		return WRONG("no COMMAND given: see zklock-run --help");
+		return WRONG("no COMMAND given: " FORM);
 	ret->command = operands;
 	return 0;
 }

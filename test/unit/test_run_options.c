@@ -154,6 +154,8 @@ static void options_end_at_the_path(void)
 	CU_ASSERT_STRING_EQUAL(o.command[0], "cmd");
 	CU_ASSERT_EQUAL(PARSE(&o, "/a", "--", "--", "x"), 0);
 	CU_ASSERT_STRING_EQUAL(o.command[0], "--");
+	CU_ASSERT_EQUAL(PARSE(&o, "/a", "--", "-n"), 0);
+	CU_ASSERT_STRING_EQUAL(o.command[0], "-n");
 	CU_ASSERT_EQUAL(PARSE(&o, "--", "/a", "cmd"), 0);
 	CU_ASSERT_STRING_EQUAL(o.path, "/a");
 }
@@ -163,8 +165,12 @@ static void wrong_command_lines_are_refused_with_a_reason(void)
 	REFUSES("no PATH", "-n");
 	REFUSES("no COMMAND", "/a");
 	REFUSES("no COMMAND", "/a", "--");
-	REFUSES("did you mean \"/locks/a\"", "locks/a", "true");
-	REFUSES("PATH is empty", "", "true");
+	REFUSES("\"locks/a\" is no PATH, which begins with \"/\": zklock-run [OPTION...] PATH", "locks/a", "true");
+	REFUSES("\"true\" is no PATH", "--", "true");
+	REFUSES("\"\" is no PATH", "", "true");
+	REFUSES("\"-n\" comes behind PATH, and options before it: zklock-run [OPTION...] PATH", "/a", "-n", "--",
+	        "true");
+	REFUSES("\"--wait=5\" comes behind PATH", "-q", "/a", "--wait=5", "true");
 	REFUSES("option \"-x\" is unknown", "-x", "/a", "true");
 	REFUSES("option \"-x\" is unknown", "--quiet", "-xn", "/a", "true");
 	REFUSES("option \"-x\" is unknown", "-nxq", "/a", "true");
@@ -210,9 +216,10 @@ static void what_would_be_right_is_said_of_long_arguments_too(void)
 	REFUSES("give seconds", "-w", long_one, "/a", "true");
 	REFUSES("from 0 to 255", "-E", long_one, "/a", "true");
 	REFUSES("not 1999", "--name", long_one, "/a", "true");
-	REFUSES("did you mean", long_one, "true");
+	REFUSES("PATH [--] COMMAND [ARG...]", long_one, "true");
 	long_one[0] = long_one[1] = '-';
 	REFUSES("is unknown: see zklock-run --help", long_one, "/a", "true");
+	REFUSES("PATH [--] COMMAND [ARG...]", "/a", long_one);
 	memset(long_one, '0', sizeof long_one - 1);
 	REFUSES("too short: at least 1 ms", "--connect-timeout", long_one, "/a", "true");
 }
