@@ -820,6 +820,11 @@ int zkl__front_open(struct zkl__front *front)
 		return ZKL__STATUS_FAILED;
 	}
 	int rc = open_session(front, &error);
+	/* All else that it is given has been looked at before. */
+	if (rc == ZKL_EINVAL || rc == ZKL_EPATH) {
+		BECAUSE(front, "%s: %s", front->servers_from, error.message);
+		return ZKL__STATUS_USAGE;
+	}
 	if (rc == 0)
 		rc = open_claim(front, &error);
 	if (rc == 0)

@@ -357,6 +357,14 @@ class Configuration(CommandTest):
         with self.assertRaises(zkwire.Refused):
             self.nodes()
 
+    def test_is_named_where_what_it_says_is_wrong(self):
+        status, err = self.with_configuration("ZKLOCK_SERVERS=h:99999\n")
+        self.assertEqual(status, 64)
+        self.assert_one_line(err, ': ZKLOCK_SERVERS in /etc/zklock.conf: servers "h:99999": a port must be')
+        status, err = self.with_configuration("ZKLOCK_AUTH_FILE=/no/such\n", servers=SERVERS)
+        self.assertEqual(status, 64)
+        self.assert_one_line(err, ": ZKLOCK_AUTH_FILE in /etc/zklock.conf: /no/such: No such file")
+
     def test_that_cannot_be_read_is_not_passed_over(self):
         """It might name credentials: what is made without them is open to everybody."""
         status, err = self.with_configuration("nonsense\n", servers=SERVERS)
