@@ -516,6 +516,21 @@ static void let_go(struct zkl__front *front)
 	forget_wait(front, zkl__alarm_now());
 }
 
+static int64_t min_hold_end_ns(const struct zkl__front *front)
+{
+	return front->granted_ns + front->options->min_hold_ms * ZKL__NS_PER_MS;
+}
+
+/* Ctrl-C is for us again. */
+static void begin_hold(struct zkl__front *front)
+{
+	const int64_t left_ns = min_hold_end_ns(front) - zkl__alarm_now();
+
+	take_terminal(front);
+	if (left_ns > 0)
+		TELL(front, "holding %s for %.3f s more: --min-hold", front->options->path, (double)left_ns / 1e9);
+}
+
 static void begin_pause(struct zkl__front *front, int pause_ms)
 {
 	const int how = front->supervisor.term.wait_status;
@@ -584,8 +599,8 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 	case ZKL__DO_KILL:
 		begin_killing(front);
 		break;
-	case ZKL__DO_HOLD: /* its end is granted_ns + min_hold; Ctrl-C is for us again */
-		take_terminal(front);
+	case ZKL__DO_HOLD:
+		begin_hold(front);
 		break;
 	case ZKL__DO_PAUSE:
 		begin_pause(front, action->value);
@@ -611,11 +626,6 @@ static void step(struct zkl__front *front, enum zkl__supervisor_event_type type,
 static int64_t connect_end_ns(const struct zkl__front *front)
 {
 	return front->started_ns + front->options->connect_ms * ZKL__NS_PER_MS;
-}
-
-static int64_t min_hold_end_ns(const struct zkl__front *front)
-{
-	return front->granted_ns + front->options->min_hold_ms * ZKL__NS_PER_MS;
 }
 
 static int64_t max_hold_end_ns(const struct zkl__front *front)
