@@ -231,7 +231,7 @@ static void feed(struct zkl__front *front, enum zkl__supervisor_event_type type,
 static void on_granted(struct zkl__front *front, const zkl_event *event)
 {
 	zkl_stats stats = ZKL_STATS_INIT;
-	char      queued[64] = "";
+	char      queued[64] = "", asked[64] = "";
 
 	zkl__child_renew(&front->child);
 	front->reached = true;
@@ -246,9 +246,11 @@ static void on_granted(struct zkl__front *front, const zkl_event *event)
 	if (front->queued_ns > 0)
 		snprintf(queued, sizeof(queued), ", %.3f s of it in the queue", seconds_since(front->queued_ns));
 	zkl_session_stats(front->session, &stats);
-	TELL(front, "%s %s after %.3f s%s, token %" PRIu64 ", epoch %" PRIu64 ", session timeout %.3f s",
+	if (stats.timeout_ms != front->options->timeout_ms)
+		snprintf(asked, sizeof(asked), " (asked for: %.3f s)", (double)front->options->timeout_ms / 1e3);
+	TELL(front, "%s %s after %.3f s%s, token %" PRIu64 ", epoch %" PRIu64 ", session timeout %.3f s%s",
 	     front->claim.words->gained, front->options->path, seconds_since(front->since_ns), queued,
-	     front->grant.token, front->grant.epoch, (double)stats.timeout_ms / 1e3);
+	     front->grant.token, front->grant.epoch, (double)stats.timeout_ms / 1e3, asked);
 	step(front, ZKL__ON_GRANTED, 0);
 }
 

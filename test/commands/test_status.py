@@ -313,6 +313,13 @@ class ShorterSessionThanAskedFor(CommandTest):
         asked = 3 * 20 * TICK_S
         self.assertEqual(self.call("-T", str(asked), self.lock, "--", "sh", "-c", "exit 5"), (5, b"", b""))
 
+    def test_is_told(self):
+        """A longer one is, too: two ticks are the least."""
+        for asked, granted in ((3 * 20 * TICK_S, 20 * TICK_S), (0.5 * TICK_S, 2 * TICK_S)):
+            with self.subTest(asked=asked):
+                err = self.call("-v", "-T", str(asked), self.lock, "--", "true")[2].decode()
+                self.assertIn("session timeout %.3f s (asked for: %.3f s)\n" % (granted, asked), err)
+
     def test_grace_that_was_given_is_refused(self):
         status, out, err = self.call("-T", str(3 * 20 * TICK_S), "-k", str(10 * TICK_S), self.lock, "--", "true")
         self.assertEqual((status, out), (64, b""))
