@@ -172,13 +172,23 @@ static void on_waiting(struct zkl__front *front, const zkl_event *event)
 	front->reached = true;
 }
 
-/* For an end that is due to that. */
-static void because_unreached(struct zkl__front *front, const char *what)
+/* Within what this option says. */
+static void because_unreached(struct zkl__front *front, const char *option, int64_t limit_ms)
 {
-	char why[250];
+	char why[230];
 
 	zkl__session_why_unreached(front->session, why, sizeof(why));
-	BECAUSE(front, "%.250s (%s)", what, why);
+	BECAUSE(front,
+	        "no ensemble reached at %.120s within %.3f s (%s): check the servers and %s, or give a longer %s",
+	        front->servers, (double)limit_ms / 1e3, why, front->servers_from, option);
+}
+
+static void because_unanswered(struct zkl__front *front)
+{
+	if (front->options->wait_ms > 0)
+		because_unreached(front, "-w", front->options->wait_ms);
+	else
+		because_unreached(front, "--connect-timeout", front->options->connect_ms);
 }
 
 /* ---- the lease ---- */
@@ -317,7 +327,7 @@ static void on_ended(struct zkl__front *front, const zkl_event *event)
 	else if (event->code == ZKL_ETIMEDOUT)
 		TELL(front, "%s: not granted after %.3f s", front->options->path, seconds_since(front->started_ns));
 	else if (event->code == ZKL_ENOTCONN)
-		because_unreached(front, text_of(event));
+		because_unanswered(front);
 	else
 		BECAUSE(front, "%s", text_of(event));
 	ended(front, event->code);
@@ -693,10 +703,7 @@ static void look_at_connection(struct zkl__front *front)
 	front->reached = zkl_session_stats(front->session, &stats) == 0 && stats.session_id != 0;
 	if (front->reached)
 		return;
-	char what[256];
-	snprintf(what, sizeof(what), "no ensemble reached at %.200s within %.3f s", front->servers,
-	         (double)front->options->connect_ms / 1e3);
-	because_unreached(front, what);
+	because_unreached(front, "--connect-timeout", front->options->connect_ms);
 	step(front, ZKL__ON_CONNECT_TIMEOUT, 0);
 }
 
