@@ -40,6 +40,9 @@
 #define LOOK_PART   12
 #define LOOK_MIN_MS 10
 
+/* ZooKeeper's. A path that misses a node is one whose chroot is missing: all else is made. */
+#define NO_NODE (-101)
+
 static void attempt(struct zkl__front *front);
 static void step(struct zkl__front *front, enum zkl__supervisor_event_type type, int value);
 static void on_lock_event(const zkl_event *event, void *user);
@@ -317,6 +320,19 @@ static void ended(struct zkl__front *front, int code)
 		step(front, ZKL__ON_ENDED, code);
 }
 
+static bool is_without_chroot(const zkl_event *event)
+{
+	return event->code == ZKL_EPATH && event->error != NULL && event->error->zk_code == NO_NODE;
+}
+
+static void because_without_chroot(struct zkl__front *front)
+{
+	const char *chroot = strchr(front->servers, '/');
+
+	BECAUSE(front, "%s: there is no chroot %.190s, which is never made here: zkCli.sh create %.190s",
+	        front->servers_from, chroot, chroot);
+}
+
 static void on_ended(struct zkl__front *front, const zkl_event *event)
 {
 	if (front->granted)
@@ -328,6 +344,8 @@ static void on_ended(struct zkl__front *front, const zkl_event *event)
 		TELL(front, "%s: not granted after %.3f s", front->options->path, seconds_since(front->started_ns));
 	else if (event->code == ZKL_ENOTCONN)
 		because_unanswered(front);
+	else if (is_without_chroot(event))
+		because_without_chroot(front);
 	else
 		BECAUSE(front, "%s", text_of(event));
 	ended(front, event->code);
