@@ -3,6 +3,10 @@
  *
  * Books AMOUNT on the one account (fenced.sql) and prints the balance; 79: a newer holder of the lock was here.
  *
+ *     cc fenced_postgres.c -o fenced_postgres $(pkg-config --cflags --libs libpq)
+ *     psql -d bank -f fenced.sql
+ *     zklock-run /locks/account -- sh -c './fenced_postgres dbname=bank mark $ZKLOCK_TOKEN 10'
+ *
  * row:   the row itself refuses. One statement compares, raises and writes; one that waits for another's looks at the row
  *        again before it writes.
  * mark:  a transaction raises the mark first, and then does what it likes. The lock of the mark's row is kept to the end, so

@@ -3,6 +3,10 @@
  *
  * Books AMOUNT on the one account (fenced.sql) and prints the balance; 79: a newer holder of the lock was here.
  *
+ *     cc fenced_sqlite.c -o fenced_sqlite -lsqlite3
+ *     sqlite3 bank.db <fenced.sql
+ *     zklock-run /locks/account -- sh -c './fenced_sqlite bank.db mark $ZKLOCK_TOKEN 10'
+ *
  * row:   the row itself refuses. One statement compares, raises and writes.
  * mark:  a transaction raises the mark first, and then does what it likes. IMMEDIATE: from here to the end no other writes,
  *        so that nobody newer is admitted in between. Compared in a transaction of its own, which a SELECT without BEGIN is,

@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "fence_file.h"
+#include "fence_wait.h"
 #include "thread.h"
 
 struct zkl_fence {
@@ -49,6 +50,11 @@ int zkl_fence_open(const char *file, zkl_fence **ret, zkl_error *reterr)
 	pthread_mutex_init(&fence->mutex, NULL);
 	*ret = fence;
 	return 0;
+}
+
+void zkl__fence_wait_unless(zkl_fence *fence, const volatile sig_atomic_t *impatient)
+{
+	fence->file.impatient = impatient;
 }
 
 static bool is_forked(const zkl_fence *fence)

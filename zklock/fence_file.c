@@ -290,14 +290,18 @@ static int set_lock(const struct zkl__fence_file *file, short type)
 	int          r;
 
 	do
-		r = fcntl(file->fd, F_OFD_SETLKW, &lock);
+		r = fcntl(file->fd, file->impatient && *file->impatient ? F_OFD_SETLK : F_OFD_SETLKW, &lock);
 	while (r < 0 && errno == EINTR);
 	return r;
 }
 
 int zkl__fence_file_lock(const struct zkl__fence_file *file, zkl_error *reterr)
 {
-	return set_lock(file, F_WRLCK) == 0 ? 0 : failed_to("lock", file->path, errno, reterr);
+	if (set_lock(file, F_WRLCK) == 0)
+		return 0;
+	if (errno == EAGAIN)
+		return zkl__error(reterr, ZKL_EBUSY, 0, EAGAIN, "%.120s: another access runs", file->path);
+	return failed_to("lock", file->path, errno, reterr);
 }
 
 void zkl__fence_file_unlock(const struct zkl__fence_file *file)

@@ -30,6 +30,7 @@
  *
  * One thread at a time, but for peek. Errors: 0, or a ZKL_E* with *reterr filled in. */
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -45,12 +46,15 @@ struct zkl__fence_file {
 	uint64_t    settled; /* the mark that this handle knows to be on the disk, twice */
 	int         sure;    /* in this pair at least once */
 	bool        failed;  /* a write or a sync, once: what the disk has is unknown to this handle from then on */
+
+	const volatile sig_atomic_t *impatient; /* the caller's; once it is set no lock is waited for. NULL: never */
 };
 
 int  zkl__fence_file_open(const char *path, struct zkl__fence_file *ret, zkl_error *reterr);
 void zkl__fence_file_close(struct zkl__fence_file *file);
 
-/* Against all other handles, in any process. */
+/* Against all other handles, in any process. ZKL_EBUSY: another has it, and it is not to be waited for (any more, if a signal
+ * that interrupts has set that). */
 int  zkl__fence_file_lock(const struct zkl__fence_file *file, zkl_error *reterr);
 void zkl__fence_file_unlock(const struct zkl__fence_file *file);
 

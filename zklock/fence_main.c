@@ -10,6 +10,8 @@
 
 #include "alarm.h"
 #include "child.h"
+#include "duration.h"
+#include "fence_wait.h"
 #include "message.h"
 #include "nesting.h"
 #include "status.h"
@@ -25,15 +27,18 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zklock/fence.h>
 
 /* Between TERM and KILL, where we are killed. The lock is held meanwhile: there is no hurry. */
 #define GRACE_NS (5000 * ZKL__NS_PER_MS)
+/* The signal that ends a wait may come just before it, so it comes again. */
+#define AGAIN_US 10000
 
 static const char help[] =
-	"Usage: zklock-fence FILE TOKEN [--] COMMAND [ARG...]\n"
+	"Usage: zklock-fence [OPTION...] FILE TOKEN [--] COMMAND [ARG...]\n"
 	"Run COMMAND unless a newer holder of the lock was here before.\n"
 	"\n"
 	"TOKEN is the fencing token of the lock's holder: ZKLOCK_TOKEN, as zklock-run gives it to its\n"
@@ -41,16 +46,23 @@ static const char help[] =
 	"who comes with a lower one. Else COMMAND runs, with ZKLOCK_TOKEN in its environment, and nobody\n"
 	"else is let in before it has ended, with all that it has started: the others wait.\n"
 	"\n"
+	"  -n, --nonblock                 do not wait where another's COMMAND runs\n"
+	"  -w, --wait=DURATION            wait so long at most: seconds, or a number with ms, s, m or h\n"
 	"      --help, --version\n"
 	"\n"
-	"Exit status: that of COMMAND; 64 usage; 79 TOKEN is older than one that was admitted; 125\n"
-	"zklock-fence failed, or FILE cannot be used; 126 COMMAND cannot be executed; 127 not found.\n";
+	"Options end at FILE.\n"
+	"\n"
+	"Exit status: that of COMMAND; 64 usage; 75 another's COMMAND runs; 79 TOKEN is older than one\n"
+	"that was admitted; 125 zklock-fence failed, or FILE cannot be used; 126 COMMAND cannot be\n"
+	"executed; 127 not found.\n";
 
 struct access {
 	struct zkl__child_options options;
 	struct zkl__child         child;
 	struct zkl__turn          turn; /* at the terminal */
 	zkl_grant                 grant;
+	int64_t                   wait_ms;      /* 0: not at all; ZKL_FOREVER: no limit */
+	struct sigaction          alarm_before; /* what ALRM did, before it ended a wait */
 	int                       signals, alarm;
 	bool                      told, exited, killing, over;
 	int                       wait_status; /* with `exited` */
@@ -152,11 +164,49 @@ static void loop(struct access *access)
 	}
 }
 
+/* ---- the wait ---- */
+
+static volatile sig_atomic_t impatient;
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+	impatient = 1;
+}
+
+static void limit_wait(struct access *access)
+{
+	const struct sigaction action = {.sa_handler = on_alarm};
+	const struct itimerval timer = {
+		.it_value = {access->wait_ms / 1000, (suseconds_t)(access->wait_ms % 1000 * 1000)},
+		.it_interval = {0, AGAIN_US}};
+	sigset_t alarm;
+
+	impatient = access->wait_ms == 0;
+	if (access->wait_ms <= 0)
+		return;
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	sigaction(SIGALRM, &action, &access->alarm_before);
+	sigprocmask(SIG_UNBLOCK, &alarm, NULL);
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* The command is to find ALRM as we did. */
+static void end_wait(const struct access *access)
+{
+	if (access->wait_ms <= 0)
+		return;
+	setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0}}, NULL);
+	sigaction(SIGALRM, &access->alarm_before, NULL);
+}
+
 /* Until here signals have their effect on us: there was nothing to put away. */
 static int run(void *user)
 {
 	struct access *access = user;
 
+	end_wait(access);
 	access->status = ZKL__STATUS_FAILED;
 	if (!zkl__wrapper_sees_processes())
 		return 0;
@@ -214,8 +264,13 @@ static int admit(zkl_fence *fence, const char *file, struct access *access)
 	} else {
 		access->options.name = name;
 		access->options.held = held;
+		limit_wait(access);
+		zkl__fence_wait_unless(fence, &impatient);
 		int r = zkl_fence_admit(fence, access->grant.token, run, access, &error);
-		if (r == ZKL_ESTALE)
+		/* As of zklock-run: it is told by the status alone. */
+		if (r == ZKL_EBUSY)
+			status = ZKL__STATUS_BUSY;
+		else if (r == ZKL_ESTALE)
 			status = refuse(ZKL__STATUS_STALE, file, error.message);
 		else if (r < 0)
 			zkl__message_say("%s", error.message); /* names the file */
@@ -265,36 +320,77 @@ static int usage(const char *what, const char *value)
 	return ZKL__STATUS_USAGE;
 }
 
+enum what { RUN, PRINT_HELP, PRINT_VERSION };
+
+/* 0, or the status to exit with. */
+static int parse_options(int argc, char **argv, int64_t *ret_wait_ms, enum what *ret)
+{
+	static const struct option options[] = {{"nonblock", no_argument, NULL, 'n'},
+	                                        {"wait", required_argument, NULL, 'w'},
+	                                        {"help", no_argument, NULL, 'h'},
+	                                        {"version", no_argument, NULL, 'v'},
+	                                        {NULL, 0, NULL, 0}};
+	bool                       nonblock = false, wait = false;
+	char                       why[ZKL__WHY_MAX];
+
+	opterr = 0;
+	for (int option, at = 1; (option = getopt_long(argc, argv, "+:nw:", options, NULL)) != -1; at = optind) {
+		switch (option) {
+		case 'n':
+			nonblock = true;
+			*ret_wait_ms = 0;
+			break;
+		case 'w':
+			wait = true;
+			if (zkl__duration_option("-w", optarg, 0, ret_wait_ms, why) == 0)
+				break;
+			zkl__message_say("%s", why);
+			return ZKL__STATUS_USAGE;
+		case 'h':
+		case 'v':
+			*ret = option == 'h' ? PRINT_HELP : PRINT_VERSION;
+			return 0;
+		default:
+			return usage(option == ':' ? "no value for option " : "unknown option ", argv[at]);
+		}
+	}
+	return nonblock && wait ? usage("-n and -w exclude each other", "") : 0;
+}
+
+/* FILE TOKEN [--] COMMAND [ARG...]; 0, or the status to exit with. */
+static int parse_operands(char **operands, struct access *access)
+{
+	if (operands[0] == NULL || operands[1] == NULL)
+		return usage(operands[0] == NULL ? "no FILE given" : "no TOKEN given", "");
+	const char *token = operands[1];
+	if (!parse_token(token, &access->grant.token))
+		return usage("TOKEN must be a number from 1 to 2^63-1 (is ZKLOCK_TOKEN set?), not ",
+		             *token ? token : "\"\"");
+	char **command = operands + 2;
+	if (*command != NULL && strcmp(*command, "--") == 0)
+		command++;
+	else if (*command != NULL && **command == '-')
+		return usage("options come before FILE, and not behind TOKEN: ", *command);
+	if (*command == NULL)
+		return usage("no COMMAND given", "");
+	access->options.path = operands[0];
+	access->options.command = command;
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'v'}, {NULL, 0, NULL, 0}};
-	struct access access = {.options = {.argc = argc, .argv = argv}};
+	struct access access = {.options = {.argc = argc, .argv = argv}, .wait_ms = ZKL_FOREVER};
+	enum what     what = RUN;
 
 	zkl__message_program = "zklock-fence";
 	zkl__wrapper_fill_descriptors();
-	opterr = 0;
-	switch (getopt_long(argc, argv, "+", options, NULL)) {
-	case -1:
-		break;
-	case 'h':
+	int status = parse_options(argc, argv, &access.wait_ms, &what);
+	if (what == PRINT_HELP)
 		return zkl__wrapper_print(help);
-	case 'v':
+	if (what == PRINT_VERSION)
 		return zkl__wrapper_print_version();
-	default:
-		return usage("unknown option ", argv[1]);
-	}
-	if (argc - optind < 2)
-		return usage(argc == optind ? "no FILE given" : "no TOKEN given", "");
-	const char *file = argv[optind], *token = argv[optind + 1];
-	if (!parse_token(token, &access.grant.token))
-		return usage("TOKEN must be a number from 1 to 2^63-1 (is ZKLOCK_TOKEN set?), not ",
-		             *token ? token : "\"\"");
-	char **command = argv + optind + 2;
-	command += *command != NULL && strcmp(*command, "--") == 0;
-	if (*command == NULL)
-		return usage("no COMMAND given", "");
-	access.options.path = file;
-	access.options.command = command;
-	return run_fenced(file, &access);
+	if (status == 0)
+		status = parse_operands(argv + optind, &access);
+	return status != 0 ? status : run_fenced(access.options.path, &access);
 }

@@ -40,6 +40,9 @@
 #define LOOK_PART   12
 #define LOOK_MIN_MS 10
 
+/* ZooKeeper's. A path that misses a node is one whose chroot is missing: all else is made. */
+#define NO_NODE (-101)
+
 static void attempt(struct zkl__front *front);
 static void step(struct zkl__front *front, enum zkl__supervisor_event_type type, int value);
 static void on_lock_event(const zkl_event *event, void *user);
@@ -172,13 +175,23 @@ static void on_waiting(struct zkl__front *front, const zkl_event *event)
 	front->reached = true;
 }
 
-/* For an end that is due to that. */
-static void because_unreached(struct zkl__front *front, const char *what)
+/* Within what this option says. */
+static void because_unreached(struct zkl__front *front, const char *option, int64_t limit_ms)
 {
-	char why[250];
+	char why[230];
 
 	zkl__session_why_unreached(front->session, why, sizeof(why));
-	BECAUSE(front, "%.250s (%s)", what, why);
+	BECAUSE(front,
+	        "no ensemble reached at %.120s within %.3f s (%s): check the servers and %s, or give a longer %s",
+	        front->servers, (double)limit_ms / 1e3, why, front->servers_from, option);
+}
+
+static void because_unanswered(struct zkl__front *front)
+{
+	if (front->options->wait_ms > 0)
+		because_unreached(front, "-w", front->options->wait_ms);
+	else
+		because_unreached(front, "--connect-timeout", front->options->connect_ms);
 }
 
 /* ---- the lease ---- */
@@ -231,7 +244,7 @@ static void feed(struct zkl__front *front, enum zkl__supervisor_event_type type,
 static void on_granted(struct zkl__front *front, const zkl_event *event)
 {
 	zkl_stats stats = ZKL_STATS_INIT;
-	char      queued[64] = "";
+	char      queued[64] = "", asked[64] = "";
 
 	zkl__child_renew(&front->child);
 	front->reached = true;
@@ -246,9 +259,11 @@ static void on_granted(struct zkl__front *front, const zkl_event *event)
 	if (front->queued_ns > 0)
 		snprintf(queued, sizeof(queued), ", %.3f s of it in the queue", seconds_since(front->queued_ns));
 	zkl_session_stats(front->session, &stats);
-	TELL(front, "%s %s after %.3f s%s, token %" PRIu64 ", epoch %" PRIu64 ", session timeout %.3f s",
+	if (stats.timeout_ms != front->options->timeout_ms)
+		snprintf(asked, sizeof(asked), " (asked for: %.3f s)", (double)front->options->timeout_ms / 1e3);
+	TELL(front, "%s %s after %.3f s%s, token %" PRIu64 ", epoch %" PRIu64 ", session timeout %.3f s%s",
 	     front->claim.words->gained, front->options->path, seconds_since(front->since_ns), queued,
-	     front->grant.token, front->grant.epoch, (double)stats.timeout_ms / 1e3);
+	     front->grant.token, front->grant.epoch, (double)stats.timeout_ms / 1e3, asked);
 	step(front, ZKL__ON_GRANTED, 0);
 }
 
@@ -305,6 +320,19 @@ static void ended(struct zkl__front *front, int code)
 		step(front, ZKL__ON_ENDED, code);
 }
 
+static bool is_without_chroot(const zkl_event *event)
+{
+	return event->code == ZKL_EPATH && event->error != NULL && event->error->zk_code == NO_NODE;
+}
+
+static void because_without_chroot(struct zkl__front *front)
+{
+	const char *chroot = strchr(front->servers, '/');
+
+	BECAUSE(front, "%s: there is no chroot %.190s, which is never made here: zkCli.sh create %.190s",
+	        front->servers_from, chroot, chroot);
+}
+
 static void on_ended(struct zkl__front *front, const zkl_event *event)
 {
 	if (front->granted)
@@ -315,7 +343,9 @@ static void on_ended(struct zkl__front *front, const zkl_event *event)
 	else if (event->code == ZKL_ETIMEDOUT)
 		TELL(front, "%s: not granted after %.3f s", front->options->path, seconds_since(front->started_ns));
 	else if (event->code == ZKL_ENOTCONN)
-		because_unreached(front, text_of(event));
+		because_unanswered(front);
+	else if (is_without_chroot(event))
+		because_without_chroot(front);
 	else
 		BECAUSE(front, "%s", text_of(event));
 	ended(front, event->code);
@@ -516,6 +546,21 @@ static void let_go(struct zkl__front *front)
 	forget_wait(front, zkl__alarm_now());
 }
 
+static int64_t min_hold_end_ns(const struct zkl__front *front)
+{
+	return front->granted_ns + front->options->min_hold_ms * ZKL__NS_PER_MS;
+}
+
+/* Ctrl-C is for us again. */
+static void begin_hold(struct zkl__front *front)
+{
+	const int64_t left_ns = min_hold_end_ns(front) - zkl__alarm_now();
+
+	take_terminal(front);
+	if (left_ns > 0)
+		TELL(front, "holding %s for %.3f s more: --min-hold", front->options->path, (double)left_ns / 1e9);
+}
+
 static void begin_pause(struct zkl__front *front, int pause_ms)
 {
 	const int how = front->supervisor.term.wait_status;
@@ -584,8 +629,8 @@ static void act(struct zkl__front *front, const struct zkl__supervisor_action *a
 	case ZKL__DO_KILL:
 		begin_killing(front);
 		break;
-	case ZKL__DO_HOLD: /* its end is granted_ns + min_hold; Ctrl-C is for us again */
-		take_terminal(front);
+	case ZKL__DO_HOLD:
+		begin_hold(front);
 		break;
 	case ZKL__DO_PAUSE:
 		begin_pause(front, action->value);
@@ -611,11 +656,6 @@ static void step(struct zkl__front *front, enum zkl__supervisor_event_type type,
 static int64_t connect_end_ns(const struct zkl__front *front)
 {
 	return front->started_ns + front->options->connect_ms * ZKL__NS_PER_MS;
-}
-
-static int64_t min_hold_end_ns(const struct zkl__front *front)
-{
-	return front->granted_ns + front->options->min_hold_ms * ZKL__NS_PER_MS;
 }
 
 static int64_t max_hold_end_ns(const struct zkl__front *front)
@@ -681,10 +721,7 @@ static void look_at_connection(struct zkl__front *front)
 	front->reached = zkl_session_stats(front->session, &stats) == 0 && stats.session_id != 0;
 	if (front->reached)
 		return;
-	char what[256];
-	snprintf(what, sizeof(what), "no ensemble reached at %.200s within %.3f s", front->servers,
-	         (double)front->options->connect_ms / 1e3);
-	because_unreached(front, what);
+	because_unreached(front, "--connect-timeout", front->options->connect_ms);
 	step(front, ZKL__ON_CONNECT_TIMEOUT, 0);
 }
 
@@ -820,6 +857,11 @@ int zkl__front_open(struct zkl__front *front)
 		return ZKL__STATUS_FAILED;
 	}
 	int rc = open_session(front, &error);
+	/* All else that it is given has been looked at before. */
+	if (rc == ZKL_EINVAL || rc == ZKL_EPATH) {
+		BECAUSE(front, "%s: %s", front->servers_from, error.message);
+		return ZKL__STATUS_USAGE;
+	}
 	if (rc == 0)
 		rc = open_claim(front, &error);
 	if (rc == 0)

@@ -23,11 +23,11 @@
 struct zkl__front {
 	/* From the caller. */
 	const struct zkl__run_options *options;
-	const char                    *servers;
-	const char                    *auth;       /* NULL: none */
-	int                            signals;    /* a signalfd: those to act on, and SIGCHLD */
-	struct zkl__turn               turn;       /* at the terminal */
-	int64_t                        started_ns; /* CLOCK_BOOTTIME */
+	const char                    *servers, *servers_from; /* from: as messages name it */
+	const char                    *auth;                   /* NULL: none */
+	int                            signals;                /* a signalfd: those to act on, and SIGCHLD */
+	struct zkl__turn               turn;                   /* at the terminal */
+	int64_t                        started_ns;             /* CLOCK_BOOTTIME */
 	struct zkl__child              child;
 
 	/* Ours. */

@@ -27,7 +27,8 @@
 
 /* What the servers are asked with. Ours to free. */
 struct access {
-	char *servers, *auth; /* auth NULL: none */
+	char       *servers, *auth; /* auth NULL: none */
+	const char *servers_from;   /* static; as messages name it */
 };
 
 /* ---- files ---- */
@@ -114,44 +115,68 @@ static int read_configuration(struct zkl__config *ret, char *ret_why)
 	return rc;
 }
 
-static int read_auth(const char *path, char **ret, char *ret_why)
+/* ---- access ---- */
+
+/* What can be given in three places, the first of which counts; and what messages call them. */
+struct places {
+	const char *option, *variable, *environment, *configuration;
+};
+#define PLACES(option, variable)                                                                                       \
+	{                                                                                                              \
+		option, variable, variable " in the environment", variable " in " CONFIGURATION                        \
+	}
+static const struct places servers_places = PLACES("-s", ZKL__SERVERS_VARIABLE);
+static const struct places auth_file_places = PLACES("--auth-file", ZKL__AUTH_FILE_VARIABLE);
+
+struct setting {
+	const char *value, *from; /* NULL: given nowhere */
+};
+
+static struct setting given_or_set(const struct places *places, const char *given)
+{
+	const char *set = getenv(places->variable);
+
+	if (given != NULL)
+		return (struct setting){given, places->option};
+	if (set != NULL && set[0] != '\0')
+		return (struct setting){set, places->environment};
+	return (struct setting){NULL, NULL};
+}
+
+static struct setting or_configured(const struct places *places, struct setting found, const char *configured)
+{
+	return found.value != NULL ? found : (struct setting){configured, places->configuration};
+}
+
+static int read_auth(const struct setting *file, char **ret, char *ret_why)
 {
 	char   text[16384], wrong[ZKL__WHY_MAX];
 	size_t length;
-	int    rc = read_file(path, true, text, sizeof(text), &length, wrong);
+	int    rc = read_file(file->value, true, text, sizeof(text), &length, wrong);
 
 	if (rc == 0 && zkl__auth_parse(text, length, ret, wrong) < 0) {
-		snprintf(ret_why, ZKL__WHY_MAX, "auth file %.300s, %.180s", path, wrong);
+		snprintf(ret_why, ZKL__WHY_MAX, "%s: %.280s, %.180s", file->from, file->value, wrong);
 		rc = ZKL__STATUS_USAGE;
 	} else if (rc != 0) {
-		snprintf(ret_why, ZKL__WHY_MAX, "auth file %.480s", wrong);
+		snprintf(ret_why, ZKL__WHY_MAX, "%s: %.460s", file->from, wrong);
 	}
 	explicit_bzero(text, sizeof(text));
 	return rc;
 }
 
-/* ---- access ---- */
-
-/* As was given, else as in the environment. NULL: neither. */
-static const char *given_or_set(const char *option, const char *variable)
+static int find_with(const struct setting *servers, const struct setting *auth_file, struct access *ret, char *ret_why)
 {
-	const char *value = option != NULL ? option : getenv(variable);
-
-	return value != NULL && value[0] != '\0' ? value : NULL;
-}
-
-static int find_with(const char *servers, const char *auth_file, struct access *ret, char *ret_why)
-{
-	if (servers == NULL) {
+	if (servers->value == NULL) {
 		snprintf(ret_why, ZKL__WHY_MAX,
 		         "no servers given: use -s, or " ZKL__SERVERS_VARIABLE
 		         " in the environment or in " CONFIGURATION);
 		return ZKL__STATUS_USAGE;
 	}
-	const int rc = auth_file != NULL ? read_auth(auth_file, &ret->auth, ret_why) : 0;
+	const int rc = auth_file->value != NULL ? read_auth(auth_file, &ret->auth, ret_why) : 0;
 	if (rc != 0)
 		return rc;
-	ret->servers = strdup(servers);
+	ret->servers_from = servers->from;
+	ret->servers = strdup(servers->value);
 	return ret->servers != NULL ? 0 : no_memory(ret_why);
 }
 
@@ -159,14 +184,16 @@ static int find_with(const char *servers, const char *auth_file, struct access *
  * it might name credentials: what is made without them is open to everybody. */
 static int find_access(const struct zkl__run_options *options, struct access *ret, char *ret_why)
 {
-	const char        *servers = given_or_set(options->servers, ZKL__SERVERS_VARIABLE);
-	const char        *auth_file = given_or_set(options->auth_file, ZKL__AUTH_FILE_VARIABLE);
+	struct setting     servers = given_or_set(&servers_places, options->servers);
+	struct setting     auth_file = given_or_set(&auth_file_places, options->auth_file);
 	struct zkl__config config = {NULL, NULL};
-	int                rc = servers == NULL || auth_file == NULL ? read_configuration(&config, ret_why) : 0;
+	int rc = servers.value == NULL || auth_file.value == NULL ? read_configuration(&config, ret_why) : 0;
 
-	if (rc == 0)
-		rc = find_with(servers != NULL ? servers : config.servers,
-		               auth_file != NULL ? auth_file : config.auth_file, ret, ret_why);
+	if (rc == 0) {
+		servers = or_configured(&servers_places, servers, config.servers);
+		auth_file = or_configured(&auth_file_places, auth_file, config.auth_file);
+		rc = find_with(&servers, &auth_file, ret, ret_why);
+	}
 	zkl__config_clear(&config);
 	return rc;
 }
@@ -236,8 +263,11 @@ static int run_with(int argc, char **argv, const struct zkl__run_options *option
 	} else if (held == NULL) {
 		status = refuse(ZKL__STATUS_FAILED, "out of memory");
 	} else {
-		struct zkl__front front = {
-			.options = options, .servers = access->servers, .auth = access->auth, .started_ns = started_ns};
+		struct zkl__front         front = {.options = options,
+		                                   .servers = access->servers,
+		                                   .servers_from = access->servers_from,
+		                                   .auth = access->auth,
+		                                   .started_ns = started_ns};
 		struct zkl__child_options child = {.argc = argc,
 		                                   .argv = argv,
 		                                   .command = options->command,
@@ -254,7 +284,7 @@ static int run_with(int argc, char **argv, const struct zkl__run_options *option
 
 static int run_command(int argc, char **argv, const struct zkl__run_options *options, int64_t started_ns)
 {
-	struct access access = {NULL, NULL};
+	struct access access = {NULL, NULL, NULL};
 	char          why[ZKL__WHY_MAX];
 	int           status = find_access(options, &access, why);
 

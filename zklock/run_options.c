@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run_options.h"
+#include "duration.h"
 #include "lease.h"
 #include "session_options.h"
 #include "status.h"
@@ -14,6 +15,7 @@
 #define DEFAULT_CONNECT_MS 30000
 #define MS                 INT64_C(1000000) /* in ns */
 #define NAME_LENGTH_MAX    64
+#define CANDIDATES_SIZE    256
 
 const char zkl__run_help[] =
 	"Usage: zklock-run [OPTION...] PATH [--] COMMAND [ARG...]\n"
@@ -50,73 +52,6 @@ const char zkl__run_help[] =
 	"Exit status: that of COMMAND; 64 usage; 69 no ensemble reached; 75 (-E) held by another;\n"
 	"76 lock lost, COMMAND was ended; 77 permission; 78 --max-hold ended COMMAND; 125 zklock-run\n"
 	"failed; 126 COMMAND cannot be executed; 127 not found.\n";
-
-/* ---- durations ---- */
-
-/* 0: no such unit. */
-static int64_t unit_ms(const char *suffix)
-{
-	static const struct {
-		char    name[3];
-		int64_t ms;
-	} units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", INT64_C(60) * 1000}, {"h", INT64_C(60) * 60 * 1000}};
-
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-		if (strcmp(suffix, units[i].name) == 0)
-			return units[i].ms;
-	}
-	return 0;
-}
-
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
-/* 0.DIGITS of a unit, rounded up. Digits beyond the twelfth only round. */
-static int64_t fraction_ms(const char *digits, size_t count, int64_t unit)
-{
-	int64_t numerator = 0, denominator = 1;
-	bool    more = false;
-
-	for (size_t i = 0; i < count; i++) {
-		if (i < 12) {
-			numerator = numerator * 10 + (digits[i] - '0');
-			denominator *= 10;
-		} else {
-			more = more || digits[i] != '0';
-		}
-	}
-	/* unit is at most 3.6e6: no overflow below 1e12 * 3.6e6. */
-	const int64_t product = numerator * unit;
-	return product / denominator + (product % denominator != 0 || more);
-}
-
-int zkl__duration_parse(const char *text, int64_t *ret_ms)
-{
-	const int64_t most = INT64_MAX / 2 / 1000000; /* a sum with another time must fit too, in nanoseconds */
-	size_t        whole = 0, part = 0;
-	int64_t       value = 0;
-
-	while (is_digit(text[whole])) {
-		if (__builtin_mul_overflow(value, 10, &value) ||
-		    __builtin_add_overflow(value, text[whole] - '0', &value))
-			return -1;
-		whole++;
-	}
-	const char *fraction = text + whole + (text[whole] == '.');
-	while (fraction != text + whole && is_digit(fraction[part]))
-		part++;
-
-	const int64_t unit = unit_ms(fraction + part);
-	if (whole + part == 0 || unit == 0 || __builtin_mul_overflow(value, unit, &value) || value > most)
-		return -1;
-	value += fraction_ms(fraction, part, unit);
-	if (value > most)
-		return -1;
-	*ret_ms = value;
-	return 0;
-}
 
 /* ---- the command line ---- */
 
@@ -159,14 +94,9 @@ static const struct option long_options[] = {
 
 #define WRONG(...) (snprintf(why, ZKL__WHY_MAX, __VA_ARGS__), -1)
 
-static int parse_duration(const char *option, const char *text, int64_t least, int64_t *ret, char *why)
+static bool is_digit(char c)
 {
-	if (zkl__duration_parse(text, ret) < 0)
-		return WRONG("%s: \"%.200s\" is not a duration: give seconds, or a number with ms, s, m or h", option,
-		             text);
-	if (*ret < least)
-		return WRONG("%s: \"%.200s\" is too short: at least %" PRId64 " ms", option, text, least);
-	return 0;
+	return c >= '0' && c <= '9';
 }
 
 static int parse_status(const char *text, int *ret, char *why)
@@ -222,24 +152,24 @@ static int parse_option(int option, struct zkl__run_options *ret, struct given *
 	case 'w':
 		given->wait = true;
 		given->not_leading = "-w";
-		return parse_duration("-w", optarg, 0, &ret->wait_ms, why);
+		return zkl__duration_option("-w", optarg, 0, &ret->wait_ms, why);
 	case 'E':
 		given->not_leading = "-E";
 		return parse_status(optarg, &ret->busy_status, why);
 	case 'T':
-		return parse_duration("-T", optarg, ZKL__LEAST_TIMEOUT_MS, &ret->timeout_ms, why);
+		return zkl__duration_option("-T", optarg, ZKL__LEAST_TIMEOUT_MS, &ret->timeout_ms, why);
 	case 'k':
 		ret->grace_given = true;
-		return parse_duration("-k", optarg, 0, &ret->grace_ms, why);
+		return zkl__duration_option("-k", optarg, 0, &ret->grace_ms, why);
 	case OPTION_CONNECT:
-		return parse_duration("--connect-timeout", optarg, 1, &ret->connect_ms, why);
+		return zkl__duration_option("--connect-timeout", optarg, 1, &ret->connect_ms, why);
 	case OPTION_MIN_HOLD:
 		given->not_leading = "--min-hold";
-		return parse_duration("--min-hold", optarg, 0, &ret->min_hold_ms, why);
+		return zkl__duration_option("--min-hold", optarg, 0, &ret->min_hold_ms, why);
 	case OPTION_MAX_HOLD:
-		return parse_duration("--max-hold", optarg, 1, &ret->max_hold_ms, why);
+		return zkl__duration_option("--max-hold", optarg, 1, &ret->max_hold_ms, why);
 	case OPTION_MARGIN:
-		return parse_duration("--margin", optarg, 1, &ret->margin_ms, why);
+		return zkl__duration_option("--margin", optarg, 1, &ret->margin_ms, why);
 	case OPTION_NAME:
 		return parse_name(optarg, &ret->name, why);
 	case OPTION_WAIT_ALL:
@@ -266,25 +196,43 @@ static int parse_option(int option, struct zkl__run_options *ret, struct given *
 	}
 }
 
-/* A long option that was refused; it may be cut, and have a value behind it. */
-static const char *wrong_with(const char *name)
+/* All that a cut one may be short for. */
+static void name_candidates(const char *cut, size_t length, char ret[CANDIDATES_SIZE])
 {
-	const size_t length = strcspn(name, "=");
+	size_t used = 0;
 
-	for (const struct option *each = long_options; each->name != NULL; each++) {
-		if (strncmp(each->name, name, length) == 0)
-			return optopt != 0 ? "takes no value" : "is short for several";
+	ret[0] = '\0';
+	for (const struct option *each = long_options; each->name != NULL && used < CANDIDATES_SIZE; each++) {
+		if (strncmp(each->name, cut, length) == 0)
+			used += (size_t)snprintf(ret + used, CANDIDATES_SIZE - used, "%s--%s", used > 0 ? ", " : "",
+			                         each->name);
 	}
-	return "is unknown";
+}
+
+/* A long option that was refused; it may be cut, and have a value behind it. */
+static int refuse_long(const char *argument, char *why)
+{
+	const char  *name = argument + strlen("--");
+	const size_t length = strcspn(name, "=");
+	char         candidates[CANDIDATES_SIZE];
+
+	name_candidates(name, length, candidates);
+	if (candidates[0] == '\0')
+		return WRONG("option \"%.200s\" is unknown: see zklock-run --help", argument);
+	if (optopt != 0)
+		return WRONG("option \"%.200s\" takes no value: see zklock-run --help", argument);
+	return WRONG("option \"--%.*s\" may be %s: see zklock-run --help", (int)length, name, candidates);
 }
 
 static int refuse_option(int kind, const char *argument, char *why)
 {
 	const bool  is_long = strncmp(argument, "--", 2) == 0;
-	const char *wrong = kind == ':' ? "needs a value" : is_long ? wrong_with(argument + 2) : "is unknown";
+	const char *wrong = kind == ':' ? "needs a value" : "is unknown";
 
 	if (!is_long && optopt > ' ' && optopt <= '~')
 		return WRONG("option \"-%c\" %s: see zklock-run --help", optopt, wrong);
+	if (is_long && kind != ':')
+		return refuse_long(argument, why);
 	return WRONG("option \"%.200s\" %s: see zklock-run --help", argument, wrong);
 }
 
@@ -348,22 +296,23 @@ static int settle(struct zkl__run_options *ret, const struct given *given, char 
 	return zkl__run_options_fit(ret, ret->timeout_ms, false, why);
 }
 
-/* PATH [--] COMMAND [ARG...] */
+#define FORM "zklock-run [OPTION...] PATH [--] COMMAND [ARG...]"
+
+/* PATH [--] COMMAND [ARG...]. What does not begin with "/" may be a PATH without it, or a COMMAND without a PATH. */
 static int parse_operands(char **operands, struct zkl__run_options *ret, char *why)
 {
 	if (operands[0] == NULL)
-		return WRONG("no PATH given: see zklock-run --help");
+		return WRONG("no PATH given: " FORM);
 	ret->path = operands[0];
-	if (ret->path[0] == '\0')
-		return WRONG("PATH is empty; it must be absolute, like /locks/job");
 	if (ret->path[0] != '/')
-		return WRONG("PATH \"%.200s\" does not begin with \"/\": did you mean \"/%.200s\"?", ret->path,
-		             ret->path);
+		return WRONG("\"%.200s\" is no PATH, which begins with \"/\": " FORM, ret->path);
 	operands++;
 	if (operands[0] != NULL && strcmp(operands[0], "--") == 0)
 		operands++;
+	else if (operands[0] != NULL && operands[0][0] == '-')
+		return WRONG("\"%.200s\" comes behind PATH, and options before it: " FORM, operands[0]);
 	if (operands[0] == NULL)
-		return WRONG("no COMMAND given: see zklock-run --help");
+		return WRONG("no COMMAND given: " FORM);
 	ret->command = operands;
 	return 0;
 }

@@ -2,7 +2,7 @@
 #ifndef ZKLOCK_RUN_OPTIONS_H
 #define ZKLOCK_RUN_OPTIONS_H
 
-/* run_options.h: what zklock-run was asked for: its command line and durations.
+/* run_options.h: what zklock-run was asked for: its command line.
  *
  * Nothing here reads a file or the environment. What is wrong is said in one line, to be printed as it is, in ret_why
  * of ZKL__WHY_MAX bytes. */
@@ -41,10 +41,6 @@ int zkl__run_options_parse(int argc, char **argv, struct zkl__run_options *ret, 
 /* Do grace and margin fit into this session timeout? granted: it is what the servers made of the one that was asked for.
  * -1: *ret_why. */
 int zkl__run_options_fit(const struct zkl__run_options *options, int64_t timeout_ms, bool granted, char *ret_why);
-
-/* "90", "1.5", ".5", "250ms", "2s", "1.5m", "12h": milliseconds, rounded up, so that nothing that is waited for is over
- * too early. Always with a point, whatever the locale. -1: not a duration, or more than 146 years. */
-int zkl__duration_parse(const char *text, int64_t *ret_ms);
 
 extern const char zkl__run_help[];
 

@@ -7,7 +7,7 @@
 enum zkl__status {
 	ZKL__STATUS_USAGE = 64,     /* option, argument, configuration, nested in itself */
 	ZKL__STATUS_UNREACHED = 69, /* no ensemble within the connect timeout */
-	ZKL__STATUS_BUSY = 75,      /* held by another; -E changes it */
+	ZKL__STATUS_BUSY = 75,      /* held by another; -E changes it. zklock-fence: another access runs */
 	ZKL__STATUS_LOST = 76,      /* lock lost, command ended */
 	ZKL__STATUS_DENIED = 77,    /* permission, credentials */
 	ZKL__STATUS_OVERDUE = 78,   /* --max-hold ended the command */

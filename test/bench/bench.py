@@ -55,11 +55,14 @@ def main():
     parser = argparse.ArgumentParser(usage="./dev bench [--short] [--json] [FIGURE...]", description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="under two minutes; noisy")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each figure in place of the table")
+    parser.add_argument("--dry-run", action="store_true", help="look at the arguments only")
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=" ".join(FIGURES))
     options = parser.parse_args()
     for each in options.figures:
         if each not in FIGURES:
             parser.error("there is no figure '%s', only: %s" % (each, " ".join(FIGURES)))
+    if options.dry_run:
+        return
     table = Table(sys.stdout, options.json)
     table.begin(surroundings())
     with Crews() as crews:

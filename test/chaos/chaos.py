@@ -178,6 +178,7 @@ def parse(words):
     parser.add_argument("--skew", type=int, default=20000)
     parser.add_argument("--judge", default="")
     parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args(words)
 
 
@@ -185,6 +186,8 @@ def main(words):
     options = parse(words)
     if options.help:
         print(__doc__)
+        return 0
+    if options.dry_run:
         return 0
     if options.judge:
         return 0 if judge(options.judge.rstrip("/")) else 1

@@ -91,6 +91,9 @@ offers 'zklock-run /locks/job -- zklock-run -n /locks/other -- cat conf-t' conf-
 
 offers 'zklock-fence conf' conf-one conf-two
 offers 'zklock-fence conf-one ' ''
+offers 'zklock-fence -w 10' 10ms 10s 10m 10h
+offers 'zklock-fence -n -w 10s conf' conf-one conf-two
+offers 'zklock-fence --wait=10s conf-one 7 -- cat conf-t' conf-two
 offers 'zklock-fence conf-one 7 zklock-r' zklock-run
 offers 'zklock-fence conf-one 7 -- cat conf-t' conf-two
 exit "$failed"

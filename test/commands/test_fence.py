@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 import unittest
 
 from support import BINARY, CommandTest, cgroups_of, lives, own_cgroup, state_of, wait_for
@@ -79,6 +80,43 @@ class WhoComesIn(FenceTest):
         self.assertEqual(waiter.result(), (-signal.SIGTERM, b"", b""))
         self.assertEqual(self.greatest(), int(TOKEN))
         self.assertFalse(self.is_free())
+
+    def test_wait_that_is_not_wanted_or_over_lets_nobody_in(self):
+        self.inside()
+        for arguments, least in (("-n",), 0), (("-w", "0"), 0), (("-w", "300ms"), 0.3), (("--wait=0.001",), 0):
+            with self.subTest(arguments=arguments):
+                began = time.monotonic()
+                self.assertEqual(self.call(*arguments, self.fence, NEW, "--", "touch", self.file("ran")), (75, b"", b""))
+                self.assertGreaterEqual(time.monotonic() - began, least)
+                # What is stale is not busy.
+                self.assertEqual(self.call(*arguments, self.fence, OLD, "--", "true")[0], 79)
+        self.assertEqual(self.greatest(), int(TOKEN))
+        self.assertFalse(os.path.exists(self.file("ran")))
+        self.assertFalse(self.is_free())
+
+    def test_wait_ends_on_time_whatever_alarms_did_before(self):
+        self.inside()
+        for prepare in (lambda: signal.signal(signal.SIGALRM, signal.SIG_IGN),
+                        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})):
+            self.assertEqual(self.call("-w", "100ms", self.fence, NEW, "--", "true", preexec_fn=prepare), (75, b"", b""))
+
+    def test_command_finds_alarms_as_they_were(self):
+        """And none goes off in it."""
+        look = ("sh", "-c", "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status")
+        for prepare in (None, lambda: signal.signal(signal.SIGALRM, signal.SIG_IGN),
+                        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})):
+            without = self.call(self.fence, TOKEN, "--", *look, preexec_fn=prepare)
+            self.assertEqual(without[0], 0)
+            self.assertEqual(self.call("-w", "1h", self.fence, TOKEN, "--", *look, preexec_fn=prepare), without)
+        self.assertEqual(self.call("-w", "200ms", self.fence, TOKEN, "--", "sleep", "1"), (0, b"", b""))
+
+    def test_wait_long_enough(self):
+        first = self.inside("sh", "-c", 'while ! [ -e "$0" ]; do sleep 0.01; done', self.file("go"))
+        second = self.start("-w", "1h", self.fence, NEW, "--", "sh", "-c", "exit 3")
+        wait_for(self.somebody_waits, "it waits")
+        with open(self.file("go"), "w", encoding="ascii"):
+            pass
+        self.assertEqual((first.end(), second.result()), (0, (3, b"", b"")))
 
     def test_file_that_is_removed_while_one_waits_lets_nobody_in(self):
         first = self.inside("sh", "-c", 'while ! [ -e "$0" ]; do sleep 0.01; done; rm "$1"', self.file("go"), self.fence)

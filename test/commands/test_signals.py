@@ -3,6 +3,7 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -236,9 +237,18 @@ class MinHold(CommandTest):
         self.assertGreaterEqual(time.monotonic() - began, 1.5)
         self.assert_free(2)
 
+    def test_is_told_by_verbose(self):
+        with open(self.file("log"), "wb") as log:
+            holder = self.start("-v", "--min-hold", "1h", self.lock, "--", "true", stderr=log)
+        line = r"(?m)^zklock-run: holding %s for 35\d\d\.\d{3} s more: --min-hold$" % self.lock
+        wait_for(lambda: re.search(line, self.text("log")), "it is told")
+        holder.terminate()
+        self.assertEqual(holder.end(), 0)
+
     def test_costs_nothing_when_the_command_takes_longer(self):
         began = time.monotonic()
-        self.assertEqual(self.call("--min-hold", "50ms", self.lock, "--", "sleep", "0.5")[0], 0)
+        status, _, err = self.call("-v", "--min-hold", "50ms", self.lock, "--", "sleep", "0.5")
+        self.assertEqual((status, b"more" in err), (0, False))
         self.assertLess(time.monotonic() - began, 5)
 
     def test_is_cut_short_by_a_signal_and_keeps_the_status(self):

@@ -184,8 +184,8 @@ class Refused(CommandTest):
                 self.refused(64, *arguments, parts=(part,))
 
     def test_path_without_a_leading_slash(self):
-        self.refused(64, "locks/a", "--", "true", parts=('did you mean "/locks/a"',))
-        self.refused(64, "-q", "locks/a", "--", "true", parts=('did you mean "/locks/a"',))
+        self.refused(64, "locks/a", "--", "true", parts=('"locks/a" is no PATH',))
+        self.refused(64, "-q", "locks/a", "--", "true", parts=('"locks/a" is no PATH',))
 
     def test_paths_that_break_a_rule(self):
         for path in ("", "/", "/a//b", "/a/", "/a/../b", "/a/./b", "/" + "x" * 10000, "/zookeeper/x", "/a\nb"):
@@ -313,6 +313,13 @@ class ShorterSessionThanAskedFor(CommandTest):
         asked = 3 * 20 * TICK_S
         self.assertEqual(self.call("-T", str(asked), self.lock, "--", "sh", "-c", "exit 5"), (5, b"", b""))
 
+    def test_is_told(self):
+        """A longer one is, too: two ticks are the least."""
+        for asked, granted in ((3 * 20 * TICK_S, 20 * TICK_S), (0.5 * TICK_S, 2 * TICK_S)):
+            with self.subTest(asked=asked):
+                err = self.call("-v", "-T", str(asked), self.lock, "--", "true")[2].decode()
+                self.assertIn("session timeout %.3f s (asked for: %.3f s)\n" % (granted, asked), err)
+
     def test_grace_that_was_given_is_refused(self):
         status, out, err = self.call("-T", str(3 * 20 * TICK_S), "-k", str(10 * TICK_S), self.lock, "--", "true")
         self.assertEqual((status, out), (64, b""))
@@ -356,6 +363,14 @@ class Configuration(CommandTest):
                          (0, b""))
         with self.assertRaises(zkwire.Refused):
             self.nodes()
+
+    def test_is_named_where_what_it_says_is_wrong(self):
+        status, err = self.with_configuration("ZKLOCK_SERVERS=h:99999\n")
+        self.assertEqual(status, 64)
+        self.assert_one_line(err, ': ZKLOCK_SERVERS in /etc/zklock.conf: servers "h:99999": a port must be')
+        status, err = self.with_configuration("ZKLOCK_AUTH_FILE=/no/such\n", servers=SERVERS)
+        self.assertEqual(status, 64)
+        self.assert_one_line(err, ": ZKLOCK_AUTH_FILE in /etc/zklock.conf: /no/such: No such file")
 
     def test_that_cannot_be_read_is_not_passed_over(self):
         """It might name credentials: what is made without them is open to everybody."""

@@ -218,7 +218,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--dry-run", action="store_true", help="look at the arguments only")
     options = parser.parse_args()
+    if options.dry_run:
+        return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     unfenced, wrong, fenced = 0, 0, []
     with tempfile.TemporaryDirectory(prefix="zklock-drill-") as folder, \

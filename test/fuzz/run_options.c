@@ -7,6 +7,7 @@
 #include <zklock/zklock.h>
 
 #include "auth.h"
+#include "duration.h"
 #include "run_config.h"
 #include "run_options.h"
 

@@ -42,6 +42,13 @@ for command in zklock-run zklock-fence; do
 	done
 done
 
+# What links to something else does so to what is installed, too.
+while IFS= read -r file; do
+	{ grep -o '](\([^)#:]*\))' "$file" || true; } | sed 's/^](//; s/)$//' | while IFS= read -r link; do
+		[[ -e $(dirname "$file")/$link ]] || { echo "$file links to $link, which is not installed" >&2 && exit 1; }
+	done
+done < <(find "$prefix" -name '*.md')
+
 # Nothing but the API is exported.
 nm -D --defined-only "${libdir%/pkgconfig}/libzklock.so" |
 	awk '$2 == "T" && $3 !~ /^zkl_[a-z]/ { print "exported: " $3; bad = 1 } END { exit bad }'

@@ -119,7 +119,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--only", default="", metavar="WORD")
+    parser.add_argument("--dry-run", action="store_true", help="look at the arguments only")
     options = parser.parse_args()
+    if options.dry_run:
+        return 0
     configurations, all_states, failed, found_by = 0, 0, [], set()
     cores = os.cpu_count() or 1
     begin = time.monotonic()

@@ -191,7 +191,10 @@ def main():
     parser.add_argument("--schedules", type=int, default=200000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="a regular expression")
+    parser.add_argument("--dry-run", action="store_true", help="look at the arguments only")
     arguments = parser.parse_args()
+    if arguments.dry_run:
+        return 0
     mutants = [each for each in MUTANTS if re.search(arguments.only, each[0])]
     if not mutants:
         sys.exit("mutants.py: nothing is called %s" % arguments.only)

@@ -77,7 +77,8 @@ pwd
         # The mailer breaks long lines.
         began, line, ended, status = mail.replace("=\n", "").splitlines()
         self.assertEqual((line, status), ("zklock-run: no ensemble reached at 127.0.0.1:1 within 2.000 s"
-                                          " (127.0.0.1:1: Connection refused)", "status 69"))
+                                          " (127.0.0.1:1: Connection refused): check the servers and -s,"
+                                          " or give a longer --connect-timeout", "status 69"))
         self.assertTrue(1 <= int(ended) - int(began) <= 10, mail)
         self.assertEqual(machine.text(self.run + "/ran"), "")
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What zklock-run was asked for: durations, the command line. */
+#include "../../zklock/duration.h"
 #include "../../zklock/run_options.h"
 #include "check.h"
 
@@ -153,6 +154,8 @@ static void options_end_at_the_path(void)
 	CU_ASSERT_STRING_EQUAL(o.command[0], "cmd");
 	CU_ASSERT_EQUAL(PARSE(&o, "/a", "--", "--", "x"), 0);
 	CU_ASSERT_STRING_EQUAL(o.command[0], "--");
+	CU_ASSERT_EQUAL(PARSE(&o, "/a", "--", "-n"), 0);
+	CU_ASSERT_STRING_EQUAL(o.command[0], "-n");
 	CU_ASSERT_EQUAL(PARSE(&o, "--", "/a", "cmd"), 0);
 	CU_ASSERT_STRING_EQUAL(o.path, "/a");
 }
@@ -162,15 +165,20 @@ static void wrong_command_lines_are_refused_with_a_reason(void)
 	REFUSES("no PATH", "-n");
 	REFUSES("no COMMAND", "/a");
 	REFUSES("no COMMAND", "/a", "--");
-	REFUSES("did you mean \"/locks/a\"", "locks/a", "true");
-	REFUSES("PATH is empty", "", "true");
+	REFUSES("\"locks/a\" is no PATH, which begins with \"/\": zklock-run [OPTION...] PATH", "locks/a", "true");
+	REFUSES("\"true\" is no PATH", "--", "true");
+	REFUSES("\"\" is no PATH", "", "true");
+	REFUSES("\"-n\" comes behind PATH, and options before it: zklock-run [OPTION...] PATH", "/a", "-n", "--",
+	        "true");
+	REFUSES("\"--wait=5\" comes behind PATH", "-q", "/a", "--wait=5", "true");
 	REFUSES("option \"-x\" is unknown", "-x", "/a", "true");
 	REFUSES("option \"-x\" is unknown", "--quiet", "-xn", "/a", "true");
 	REFUSES("option \"-x\" is unknown", "-nxq", "/a", "true");
 	REFUSES("option \"-\xc3\xa4\" is unknown", "-\xc3\xa4", "/a", "true");
 	REFUSES("option \"--frob\" is unknown", "--frob", "/a", "true");
 	REFUSES("option \"--quiet=1\" takes no value", "--quiet=1", "/a", "true");
-	REFUSES("option \"--ma\" is short for several", "--ma", "1", "/a", "true");
+	REFUSES("option \"--ma\" may be --max-hold, --margin:", "--ma", "1", "/a", "true");
+	REFUSES("option \"--w\" may be --wait, --wait-all:", "--w=1", "/a", "true");
 	REFUSES("option \"-w\" needs a value", "-w");
 	REFUSES("option \"-w\" needs a value", "-vw");
 	REFUSES("option \"--wait\" needs a value", "--wait");
@@ -208,9 +216,10 @@ static void what_would_be_right_is_said_of_long_arguments_too(void)
 	REFUSES("give seconds", "-w", long_one, "/a", "true");
 	REFUSES("from 0 to 255", "-E", long_one, "/a", "true");
 	REFUSES("not 1999", "--name", long_one, "/a", "true");
-	REFUSES("did you mean", long_one, "true");
+	REFUSES("PATH [--] COMMAND [ARG...]", long_one, "true");
 	long_one[0] = long_one[1] = '-';
 	REFUSES("is unknown: see zklock-run --help", long_one, "/a", "true");
+	REFUSES("PATH [--] COMMAND [ARG...]", "/a", long_one);
 	memset(long_one, '0', sizeof long_one - 1);
 	REFUSES("too short: at least 1 ms", "--connect-timeout", long_one, "/a", "true");
 }
