@@ -197,19 +197,19 @@ static void who_lives_on_without_its_first_thread_is_not_dead(void)
 }
 
 /* Traces a process, and never waits for it. *ret: it may. */
-static pid_t start_tracer(pid_t of, char *ret)
+static pid_t start_tracer(pid_t of, bool *ret)
 {
 	int         ends[2];
 	const pid_t tracer = pipe(ends) == 0 ? fork() : -1;
 
 	CU_ASSERT_FATAL(tracer >= 0);
 	if (tracer == 0) {
-		char done = ptrace(PTRACE_SEIZE, of, NULL, NULL) == 0;
-		if (write(ends[1], &done, 1) == 1)
+		const bool done = ptrace(PTRACE_SEIZE, of, NULL, NULL) == 0;
+		if (write(ends[1], &done, sizeof(done)) == sizeof(done))
 			sleep_for_ever();
 		_exit(1);
 	}
-	CU_ASSERT_EQUAL_FATAL(read(ends[0], ret, 1), 1);
+	CU_ASSERT_EQUAL_FATAL(read(ends[0], ret, sizeof(*ret)), (ssize_t)sizeof(*ret));
 	close(ends[0]);
 	close(ends[1]);
 	return tracer;
@@ -218,7 +218,7 @@ static pid_t start_tracer(pid_t of, char *ret)
 static void who_has_ended_and_is_traced_is_dead(void)
 {
 	struct zkl__process process;
-	char                may;
+	bool                may;
 	const pid_t         pid = fork();
 
 	if (pid == 0)
