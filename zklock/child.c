@@ -112,16 +112,12 @@ static void note(struct zkl__child *child, const struct zkl__report *report)
 		child->gone = true;
 }
 
-/* Once the warden is dead and reaped, who has no child has no descendant: both are subreapers. */
+/* Once the warden is dead, who has no living child has no living descendant: both are subreapers. */
 static bool tree_is_gone(const struct zkl__child *child)
 {
-	if (zkl__cgroup_is_populated(&child->cgroup))
+	if (child->warden > 0 || zkl__cgroup_is_populated(&child->cgroup))
 		return false;
-	/* One elder is the warden itself. Where it was the only one, no walk need be trusted. */
-	if (child->warden > 0 || child->childless || child->elder_count <= 1)
-		return child->warden == 0 && child->childless;
-	const struct zkl__proctree_root root = tree_of(child);
-	return zkl__proctree_sweep(&root, 0) == 0;
+	return child->childless || zkl__proctree_living_child(child->elder, child->elder_count) == 0;
 }
 
 bool zkl__child_next(struct zkl__child *child, struct zkl__report *ret)
@@ -199,6 +195,15 @@ bool zkl__child_survivor(const struct zkl__child *child, char *ret, size_t size)
 	return zkl__proctree_survivor(&root, ret, size);
 }
 
+/* It has ended, and is its tracer's to reap first. */
+static void look_at_traced_warden(struct zkl__child *child)
+{
+	struct zkl__process warden;
+
+	if (child->warden > 0 && zkl__process_read(child->warden, &warden) && warden.dead)
+		child->warden = 0;
+}
+
 void zkl__child_reap(struct zkl__child *child)
 {
 	pid_t pid;
@@ -215,7 +220,9 @@ void zkl__child_reap(struct zkl__child *child)
 			*ours = 0;
 	}
 	child->childless = pid < 0 && errno == ECHILD;
-	if (child->warden > 0)
+	if (child->orphaned)
+		look_at_traced_warden(child);
+	else if (child->warden > 0)
 		renew_elders(child);
 }
 

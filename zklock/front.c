@@ -422,7 +422,7 @@ static void on_report(struct zkl__front *front, const struct zkl__report *report
 		     zkl__wrapper_not_started(report, front->options->command[0], front->why));
 		break;
 	case ZKL__REPORT_STOPPED:
-		/* Who was told to end may ask, too. Without the lock the warden does not pass it on. */
+		/* Who was told to end may ask, too. Without the lock the warden passes it on for as long as the grace lasts. */
 		if (zkl__turn_need_not_stop(&front->turn, front->child.command, report->value))
 			zkl__child_signal(&front->child, SIGCONT);
 		else

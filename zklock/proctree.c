@@ -51,18 +51,24 @@ bool zkl__proctree_is_possible(void)
 	return strtol(text, NULL, 10) == getpid();
 }
 
-bool zkl__process_read(pid_t pid, struct zkl__process *ret)
+/* What stands before the third field, in `text`, or NULL. */
+static const char *read_stat(pid_t pid, char *text, size_t size)
 {
-	char path[32], text[1024];
+	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (read_file(path, text, sizeof(text)) <= 0)
-		return false;
+	if (read_file(path, text, size) <= 0)
+		return NULL;
 	/* The name may contain anything, blanks and parentheses too: the fields begin behind the last one. */
 	const char *name_end = strrchr(text, ')');
-	if (name_end == NULL)
-		return false;
-	const char *stat = name_end + 1, *parent = field(stat, 4), *threads = field(stat, 20), *start = field(stat, 22);
+	return name_end == NULL ? NULL : name_end + 1;
+}
+
+bool zkl__process_read(pid_t pid, struct zkl__process *ret)
+{
+	char        text[1024];
+	const char *stat = read_stat(pid, text, sizeof(text));
+	const char *parent = field(stat, 4), *threads = field(stat, 20), *start = field(stat, 22);
 	if (parent == NULL || threads == NULL || start == NULL)
 		return false;
 	/* Where its first thread has ended before the others, it looks like a zombie and is none. */
@@ -72,6 +78,18 @@ bool zkl__process_read(pid_t pid, struct zkl__process *ret)
 	                             .start = strtoull(start, NULL, 10),
 	                             .dead = dead};
 	return true;
+}
+
+/* Who may not see it is shown a 0; may we? A dead process has no program file, but who may not ask is not told that. */
+int zkl__process_end(pid_t pid)
+{
+	char        path[32], text[1024], none[1];
+	const char *stat = read_stat(pid, text, sizeof(text)), *status = field(stat, 52);
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	if (status == NULL || readlink(path, none, sizeof(none)) >= 0 || errno != ENOENT)
+		return -1;
+	return (int)strtol(status, NULL, 10);
 }
 
 static int add(struct tree *tree, const struct zkl__process *process)
@@ -130,10 +148,10 @@ static bool is_same(const struct zkl__process *then, const struct zkl__process *
 	return now->pid == then->pid && now->start == then->start;
 }
 
-static bool is_excepted(const struct zkl__proctree_root *root, const struct zkl__process *process)
+static bool is_among(const struct zkl__process *list, size_t count, const struct zkl__process *process)
 {
-	for (size_t i = 0; i < root->except_count; i++) {
-		if (is_same(&root->except[i], process))
+	for (size_t i = 0; i < count; i++) {
+		if (is_same(&list[i], process))
 			return true;
 	}
 	return false;
@@ -144,7 +162,7 @@ static bool descends(const struct tree *all, const struct zkl__process *process,
 	/* The bound ends a circle, which ids that were given away while /proc was read can make. */
 	for (size_t steps = 0; process != NULL && steps < all->count; steps++) {
 		if (process->parent == root->pid)
-			return !is_excepted(root, process);
+			return !is_among(root->except, root->except_count, process);
 		process = find(all, process->parent);
 	}
 	return false;
@@ -269,6 +287,15 @@ int zkl__proctree_kill(const struct zkl__proctree_root *root)
 	return zkl__proctree_sweep(root, SIGKILL);
 }
 
+int zkl__proctree_count(const struct zkl__proctree_root *root)
+{
+	struct tree tree = {0};
+	const int   count = read_tree(root, &tree) < 0 ? -1 : (int)tree.count;
+
+	free(tree.list);
+	return count;
+}
+
 bool zkl__proctree_survivor(const struct zkl__proctree_root *root, char *ret, size_t size)
 {
 	struct tree tree = {0};
@@ -315,18 +342,33 @@ static pid_t next_pid(const char **list)
 	return pid;
 }
 
+/* The whole list, in memory that is the caller's to free, or NULL. */
+static char *read_children(void)
+{
+	FILE  *file = fopen(CHILDREN, "re");
+	char  *text = NULL;
+	size_t size = 0;
+
+	if (file == NULL)
+		return NULL;
+	if (getdelim(&text, &size, '\0', file) >= 0) {
+		fclose(file);
+		return text;
+	}
+	const bool is_empty = feof(file) != 0;
+	fclose(file);
+	free(text);
+	return is_empty ? strdup("") : NULL;
+}
+
 int zkl__proctree_children(struct zkl__process **ret, size_t *ret_count)
 {
 	struct tree         children = {0};
 	struct zkl__process process;
-	FILE               *file = fopen(CHILDREN, "re");
-	char               *text = NULL;
-	size_t              size = 0;
-	int                 rc = file != NULL && (getdelim(&text, &size, '\0', file) >= 0 || feof(file)) ? 0 : -1;
-	const char         *list = text != NULL ? text : "";
+	char               *text = read_children();
+	const char         *list = text;
+	int                 rc = text == NULL ? -1 : 0;
 
-	if (file != NULL)
-		fclose(file);
 	for (pid_t pid; rc == 0 && (pid = next_pid(&list)) > 0;) {
 		if (zkl__process_read(pid, &process))
 			rc = add(&children, &process);
@@ -335,6 +377,36 @@ int zkl__proctree_children(struct zkl__process **ret, size_t *ret_count)
 	*ret = children.list;
 	*ret_count = children.count;
 	return rc;
+}
+
+/* Who may not be looked at counts as alive. */
+static pid_t find_living(const char *list, const struct zkl__process *except, size_t except_count)
+{
+	struct zkl__process process;
+
+	for (pid_t pid; (pid = next_pid(&list)) > 0;) {
+		if (!zkl__process_read(pid, &process) || (!process.dead && !is_among(except, except_count, &process)))
+			return pid;
+	}
+	return 0;
+}
+
+/* Whoever dies leaves his children to us first, which are behind him in the list. So all are dead where they were in the list
+ * before, too. */
+pid_t zkl__proctree_living_child(const struct zkl__process *except, size_t except_count)
+{
+	char *before = NULL, *now = read_children();
+	pid_t living = now == NULL ? -1 : find_living(now, except, except_count);
+
+	while (living == 0 && (before == NULL || strcmp(before, now) != 0)) {
+		free(before);
+		before = now;
+		now = read_children();
+		living = now == NULL ? -1 : find_living(now, except, except_count);
+	}
+	free(before);
+	free(now);
+	return living;
 }
 
 void zkl__proctree_kill_children(void)

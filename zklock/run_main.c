@@ -17,19 +17,51 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define CONFIGURATION "/etc/zklock.conf"
+
+/* That we have open at once, beside the standard ones: the terminal and, once more, standard error; the signals, the warden's
+ * socket, the keeper's pipe and the cgroup; four timers and events; two of the client's and its connection. And four for a
+ * moment: whoever has none left cannot walk through the processes to end the command. The warden has fewer. */
+#define DESCRIPTORS (13 + 4)
 
 /* What the servers are asked with. Ours to free. */
 struct access {
 	char       *servers, *auth; /* auth NULL: none */
 	const char *servers_from;   /* static; as messages name it */
 };
+
+/* ---- descriptors ---- */
+
+/* Later on, for want of them, it would look as if the servers did not answer. */
+static bool has_descriptors(void)
+{
+	int           list[DESCRIPTORS], count = 0;
+	struct rlimit limit;
+
+	while (count < DESCRIPTORS && (list[count] = eventfd(0, EFD_CLOEXEC)) >= 0)
+		count++;
+	const int error = errno, lacking = DESCRIPTORS - count;
+	while (count > 0)
+		close(list[--count]);
+	if (lacking == 0)
+		return true;
+	if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+		zkl__message_say(
+			"cannot start: %s: the limit of descriptors (ulimit -n), which is %ju, must be %ju at least",
+			strerror(error), (uintmax_t)limit.rlim_cur, (uintmax_t)limit.rlim_cur + (uintmax_t)lacking);
+	else
+		zkl__message_say("cannot start: %s", strerror(error));
+	return false;
+}
 
 /* ---- files ---- */
 
@@ -286,8 +318,10 @@ static int run_command(int argc, char **argv, const struct zkl__run_options *opt
 {
 	struct access access = {NULL, NULL, NULL};
 	char          why[ZKL__WHY_MAX];
-	int           status = find_access(options, &access, why);
 
+	if (!has_descriptors())
+		return ZKL__STATUS_FAILED;
+	int status = find_access(options, &access, why);
 	status = status != 0 ? refuse(status, why) : run_with(argc, argv, options, &access, started_ns);
 	forget_access(&access);
 	return status;

@@ -2,6 +2,7 @@
 #include "warden.h"
 #include "alarm.h"
 #include "message.h"
+#include "status.h"
 #include "title.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,7 +40,9 @@ struct warden {
 	pid_t                     command;               /* 0: none yet, or it ended */
 	pid_t                     group;                 /* of the command */
 	pid_t                     init;                  /* of its PID namespace, or 0 */
-	bool                      has_tree;              /* from the fork until nothing of it is left */
+	pid_t                     watched;               /* a child that lived at the last look, or 0 */
+	int                       watch;    /* a pidfd of it; -1: there is none, or it has said that it ended */
+	bool                      has_tree; /* from the fork until nothing of it is left */
 	bool                      ending, killing;
 	int64_t                   kill_ns;       /* with `ending` */
 	int64_t                   kill_pause_ns; /* until the next round of killing */
@@ -168,12 +172,52 @@ static bool reap_children(struct warden *warden, struct end *ret)
 	return pid < 0 && errno == ECHILD;
 }
 
-/* An init to whom the command has left nobody does not hear of our having reaped it. */
+/* Who is traced is his tracer's to reap first: that may take long, but who has ended does nothing any more. */
+static void look_at_traced_command(struct warden *warden, struct end *ret)
+{
+	struct zkl__process command;
+	int                 status = -1;
+
+	if (warden->command == 0 || !zkl__process_read(warden->command, &command) || !command.dead)
+		return;
+	/* It may have ended just now, and is ours. */
+	if (waitpid(warden->command, &status, WNOHANG | __WALL) == 0)
+		status = zkl__process_end(warden->command);
+	if (status < 0) {
+		zkl__message_say("how the command ended is told to the process that traces it, and not to us");
+		status = ZKL__STATUS_FAILED << 8; /* as wait() has it */
+	}
+	warden->command = 0;
+	*ret = (struct end){true, status};
+}
+
+static void unwatch(struct warden *warden)
+{
+	if (warden->watch >= 0)
+		close(warden->watch);
+	warden->watch = -1;
+}
+
+/* The command, or one of those that it has left behind. Where it is traced, no SIGCHLD tells us of its end. */
+static bool somebody_lives(struct warden *warden)
+{
+	const pid_t living = warden->command > 0 ? warden->command : zkl__proctree_living_child(NULL, 0);
+
+	if (living != warden->watched) {
+		unwatch(warden);
+		warden->watch = living > 0 ? (int)syscall(SYS_pidfd_open, living, 0) : -1;
+		warden->watched = living;
+	}
+	return living != 0;
+}
+
+/* An init to whom the command has left nobody does not hear of our having reaped it. While a tracer keeps somebody in there from
+ * being reaped, init cannot end. */
 static bool init_is_alone(const struct warden *warden)
 {
 	const struct zkl__proctree_root us = {.pid = getpid(), .cgroup = warden->cgroup};
 
-	return warden->init > 0 && zkl__proctree_sweep(&us, 0) <= 1;
+	return warden->init > 0 && zkl__proctree_count(&us) == 1;
 }
 
 /* The next command gets one of its own. */
@@ -185,28 +229,36 @@ static void remove_cgroup(struct warden *warden)
 	zkl__cgroup_remove(warden->cgroup);
 }
 
-/* A subreaper without children has no descendants: whoever loses its parent becomes a child of ours, or of init. */
-static void reap(struct warden *warden)
+/* A subreaper without living children has no living descendants: whoever loses its parent becomes a child of ours, or of init.
+ * `closely`: who is dead and not ours to reap is no child. */
+static void reap(struct warden *warden, bool closely)
 {
 	struct end command = {0};
 
 	if (!warden->has_tree)
 		return;
 	bool childless = reap_children(warden, &command);
+	if (closely && !childless && !command.ended)
+		look_at_traced_command(warden, &command);
 	if (command.ended && init_is_alone(warden)) {
 		kill(warden->init, SIGKILL);
 		waitpid(warden->init, NULL, __WALL);
 		warden->init = 0;
 		childless = reap_children(warden, &command);
 	}
+	if (closely && !childless)
+		childless = !somebody_lives(warden);
 	warden->has_tree = !childless || zkl__cgroup_is_populated(warden->cgroup);
 	if (command.ended)
 		report_end(warden, command.status, !warden->has_tree);
 	else if (!warden->has_tree)
 		report(warden, (struct zkl__report){.type = ZKL__REPORT_GONE});
 	/* Nobody need wait for that. */
-	if (!warden->has_tree)
+	if (!warden->has_tree) {
+		unwatch(warden);
+		warden->watched = 0;
 		remove_cgroup(warden);
+	}
 }
 
 static void kill_tree(struct warden *warden)
@@ -215,7 +267,7 @@ static void kill_tree(struct warden *warden)
 	signal_tree(warden, SIGKILL);
 	for (unsigned i = 0; i < KILL_BURST && warden->has_tree; i++) {
 		zkl__proctree_kill_children();
-		reap(warden);
+		reap(warden, false);
 	}
 }
 
@@ -325,10 +377,18 @@ static void spawn(struct warden *warden, const struct zkl__order *order)
 	warden->kill_pause_ns = ZKL__KILL_PAUSE_NS;
 }
 
+/* What was stopped goes on only under a live lease. Who was told to end has been continued for that, and has its grace. */
+static bool may_go_on(const struct warden *warden)
+{
+	const int64_t now = zkl__alarm_now();
+
+	return !zkl__deadline_passed(&warden->shared->deadline, now) ||
+	       (warden->ending && !warden->killing && now < warden->kill_ns);
+}
+
 static void pass_signal(const struct warden *warden, int sig)
 {
-	/* What was stopped goes on only under a live lease. */
-	if (sig == SIGCONT && zkl__deadline_passed(&warden->shared->deadline, zkl__alarm_now()))
+	if (sig == SIGCONT && !may_go_on(warden))
 		return;
 	/* The command is not reaped yet: its group's id cannot be somebody else's. */
 	if (warden->command > 0)
@@ -378,18 +438,17 @@ static void read_orders(struct warden *warden)
 
 static void sleep_until_something(struct warden *warden)
 {
-	const short             of_front = warden->unsent ? POLLIN | POLLOUT : POLLIN;
-	struct pollfd           fds[] = {{warden->front, of_front, 0},
-	                                 {warden->signals, POLLIN, 0},
-	                                 {warden->alarm, POLLIN, 0},
-	                                 {warden->exec, POLLIN, 0},
-	                                 {warden->events, POLLPRI, 0}};
+	const short   of_front = warden->unsent ? POLLIN | POLLOUT : POLLIN;
+	struct pollfd fds[] = {{warden->front, of_front, 0}, {warden->signals, POLLIN, 0}, {warden->alarm, POLLIN, 0},
+	                       {warden->exec, POLLIN, 0},    {warden->events, POLLPRI, 0}, {warden->watch, POLLIN, 0}};
 	struct signalfd_siginfo info;
 
 	zkl__alarm_set(warden->alarm, next_look(warden));
 	poll(fds, sizeof(fds) / sizeof(fds[0]), -1);
 	while (read(warden->signals, &info, sizeof(info)) > 0)
 		continue;
+	if (fds[5].revents != 0)
+		unwatch(warden);
 	if (fds[4].revents != 0)
 		zkl__cgroup_told(warden->events);
 	if (fds[3].revents != 0)
@@ -409,12 +468,13 @@ _Noreturn void zkl__warden_run(const struct zkl__child_options *options, struct 
 	                        .events = -1,
 	                        .front = socket,
 	                        .exec = -1,
+	                        .watch = -1,
 	                        .kill_pause_ns = ZKL__KILL_PAUSE_NS};
 
 	start(&warden);
 	while (warden.front >= 0 || warden.has_tree) {
 		sleep_until_something(&warden);
-		reap(&warden);
+		reap(&warden, true);
 		keep_deadline(&warden);
 	}
 	_exit(0);

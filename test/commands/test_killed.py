@@ -33,12 +33,8 @@ class KillTest(CommandTest):
         return holder
 
     def start_tree(self, *arguments):
-        holder = self.start(*arguments, self.lock, "--", "sh", "-c", TREE, env={"READY": self.file("ready")})
-        wait_for(lambda: holder.poll() is not None or all(os.path.exists(self.file("ready.%d" % n)) for n in range(3)),
-                 "the tree stands")
-        if holder.poll() is not None:
-            self.fail("the holder ended: %r" % (holder.result(),))
-        return holder
+        return self.begin(*arguments, self.lock, "--", "sh", "-c", TREE, env={"READY": self.file("ready")},
+                          until=lambda: all(os.path.exists(self.file("ready.%d" % n)) for n in range(3)), what="the tree stands")
 
     def kill_both_at_the_start(self, is_clean, what):
         for number in range(60 if LONG else 12):

@@ -5,7 +5,6 @@ survives.
 A lock is lost here because an operator deletes its node: at once, without a server that fails."""
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import random
@@ -16,7 +15,8 @@ import tempfile
 import time
 import unittest
 
-from support import LONG, SERVERS, TICK_S, CommandTest, lives, state_of, wait_for, zkwire
+from support import (DETACH, INTERRUPT, LONG, SEIZE, SERVERS, TICK_S, TRACE_EXIT, WAIT_ALL, CommandTest, lives, state_of, trace,
+                     wait_for, zkwire)
 
 # The command's tree: one process that ignores TERM, one in a session of its own, one that is stopped, one that is all.
 TREE = r"""
@@ -51,22 +51,21 @@ ctypes.CDLL(None).pthread_exit(None)
 
 class LossTest(CommandTest):
     def hold_headless(self, *arguments):
-        holder = self.start(*arguments, self.lock, "--", "sh", "-c", '"$PYTHON" -c "$HEADLESS" "$READY" & sleep 1000',
-                            env={"READY": self.file("ready"), "HEADLESS": HEADLESS, "PYTHON": sys.executable})
-        wait_for(lambda: os.path.exists(self.file("ready")), "its first thread has ended")
-        return holder
+        return self.begin(*arguments, self.lock, "--", "sh", "-c", '"$PYTHON" -c "$HEADLESS" "$READY" & sleep 1000',
+                          env={"READY": self.file("ready"), "HEADLESS": HEADLESS, "PYTHON": sys.executable},
+                          until=lambda: os.path.exists(self.file("ready")), what="its first thread has ended")
 
     def assert_no_headless(self):
         with open(self.file("ready.lock"), "a", encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
+    def tree_stands(self):
+        return all(os.path.exists(self.file("ready.%d" % n)) for n in range(5)) and \
+            [state_of(pid) for pid in self.marked()].count("T") == 2
+
     def hold_tree(self, *arguments, **options):
-        holder = self.start(*arguments, self.lock, "--", "sh", "-c", TREE, env={"READY": self.file("ready")}, **options)
-        wait_for(lambda: holder.poll() is not None or (
-            all(os.path.exists(self.file("ready.%d" % n)) for n in range(5)) and
-            [state_of(pid) for pid in self.marked()].count("T") == 2), "the tree stands, two of it are stopped")
-        if holder.poll() is not None:
-            self.fail("the holder ended: %r" % (holder.result(),))
+        holder = self.begin(*arguments, self.lock, "--", "sh", "-c", TREE, env={"READY": self.file("ready")},
+                            until=self.tree_stands, what="the tree stands, two of it are stopped", **options)
         holder.tree = self.marked()
         self.assertGreaterEqual(len(holder.tree), 5)
         return holder
@@ -90,8 +89,8 @@ class Lost(LossTest):
     def test_command_has_the_grace_to_tidy_up_in(self):
         ready = self.file("ready")
         script = 'trap \'sleep 0.3; echo done > "$0.done"; exit 0\' TERM; touch "$0"; while :; do sleep 0.05; done'
-        holder = self.start("-T", "8", "-k", "2", self.lock, "--", "sh", "-c", script, ready)
-        wait_for(lambda: os.path.exists(ready), "the command runs")
+        holder = self.begin("-T", "8", "-k", "2", self.lock, "--", "sh", "-c", script, ready,
+                            until=lambda: os.path.exists(ready), what="the command runs")
         began = time.monotonic()
         self.lose()
         # Its own status is 0: that the lock was lost counts more.
@@ -125,22 +124,15 @@ class Lost(LossTest):
     def test_who_cannot_be_killed_is_named(self):
         """As one that hangs in the kernel: here its tracer holds it on its way out."""
         holder = self.hold("-T", "4", "-k", "0.1")
-        self.assertEqual(ptrace(PTRACE_SEIZE, holder.command, PTRACE_O_TRACEEXIT), 0)
+        trace(SEIZE, holder.command, TRACE_EXIT)
         self.lose()
         wait_for(lambda: select.select([holder.stderr], [], [], 0)[0], "a line is said")
         line = os.read(holder.stderr.fileno(), 4096).decode()
         self.assertIn(" of the command's processes, as %d (sleep) t: " % holder.command, line)
         self.assertIsNone(holder.poll())
-        ptrace(PTRACE_DETACH, holder.command, 0)
+        trace(DETACH, holder.command)
         self.assertEqual(holder.end(), 76)
         self.assert_nothing_lives()
-
-
-PTRACE_SEIZE, PTRACE_DETACH, PTRACE_O_TRACEEXIT = 0x4206, 17, 0x40
-
-
-def ptrace(request, pid, data):
-    return ctypes.CDLL(None).ptrace(ctypes.c_long(request), ctypes.c_long(pid), ctypes.c_long(0), ctypes.c_long(data))
 
 
 class FrontStopped(LossTest):
@@ -219,18 +211,6 @@ class FrontKilled(LossTest):
                 wrapper.kill()
                 wrapper.end()
                 wait_for(lambda: not self.marked(), "nothing is left", 10)
-
-
-SEIZE, INTERRUPT, DETACH, WAIT_ALL = 0x4206, 0x4207, 17, 0x40000000
-
-
-def trace(request, thread):
-    """ptrace(2): stops one thread, and nobody else hears of it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.ptrace.argtypes = (ctypes.c_long,) * 2 + (ctypes.c_void_p,) * 2
-    libc.ptrace.restype = ctypes.c_long
-    if libc.ptrace(request, thread, None, None) < 0:
-        raise unittest.SkipTest("ptrace: %s" % os.strerror(ctypes.get_errno()))
 
 
 def ended_traced(pid):

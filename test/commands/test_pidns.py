@@ -2,6 +2,7 @@
 """--pidns: as without it, but for what the command sees of others, and that nothing outlives us."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import unittest
 
 import test_status
 import test_terminal
+import test_tree
 from support import BINARY, CommandTest, lives, state_of, wait_for, works
 
 
@@ -23,6 +25,19 @@ class Status(AsWithout, test_status.TheCommandsOwn):
 
 class Terminal(AsWithout, test_terminal.Terminal):
     pass
+
+
+class DiesTraced(AsWithout, test_tree.TracedTest):
+    def test_lock_is_held_until_its_tracer_takes_note(self):
+        """The first process of the namespace waits for that in the kernel."""
+        holder = self.hold_traced("-k", "0.1")
+        self.go()
+        wait_for(lambda: select.select([holder.stderr], [], [], 0)[0], "a line is said")
+        self.assertIn(b"cannot kill 1 of the command's processes", os.read(holder.stderr.fileno(), 4096))
+        self.assertEqual(len(self.nodes()), 1)
+        self.let_go(holder.command)
+        self.assertEqual(holder.end(), 5)
+        self.assert_free(2)
 
 
 class Namespace(AsWithout, CommandTest):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals to the wrapper, while it waits, while the command runs, and around the grant."""
 
+import contextlib
 import os
 import random
 import re
@@ -87,18 +88,34 @@ class WhileRunning(CommandTest):
         status, out, err = holder.result()
         self.assertEqual((status, out, err), (-signal.SIGUSR1, b"xx", b""))
 
-    def test_end_is_heard_of_behind_any_number_of_stops(self):
-        """More than one who does not listen meanwhile can be told."""
-        holder = self.hold()
+    def stop_often(self, holder):
+        """While the front does not listen. False: nobody has renewed the lease meanwhile, and on a busy machine it was over."""
         warden = holder.warden()
         os.kill(holder.pid, signal.SIGSTOP)
         wait_for(lambda: state_of(holder.pid) == "T", "it is stopped")
-        for _ in range(300):
+        # Each is two reports: a socket's buffer has room for some 280 by default.
+        for _ in range(150):
             for number in (signal.SIGSTOP, signal.SIGCONT):
-                slept, end = sleeps(warden), time.monotonic() + 5
-                os.kill(holder.command, number)
-                while (state_of(holder.command) == "T") != (number == signal.SIGSTOP) or sleeps(warden) == slept:
-                    self.assertLess(time.monotonic(), end, "the warden hears of it")
+                slept = sleeps(warden)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(holder.command, number)
+                wait_for(lambda number=number, slept=slept: not lives(holder.command) or sleeps(warden) != slept and
+                         (state_of(holder.command) == "T") == (number == signal.SIGSTOP), "the warden hears of it")
+                if not lives(holder.command):
+                    return False
+        return True
+
+    def test_end_is_heard_of_behind_any_number_of_stops(self):
+        """More than one who does not listen meanwhile can be told."""
+        for _ in range(5):
+            holder = self.hold("-k", "0.1")
+            if self.stop_often(holder):
+                break
+            self.reap(holder)
+            self.assert_free()
+        else:
+            self.skipTest("no lease was long enough, on a machine as busy as this")
+        warden = holder.warden()
         os.kill(holder.command, signal.SIGTERM)
         wait_for(lambda: state_of(holder.command) == "", "the warden has seen the end")
         wait_for(lambda: state_of(warden) == "S", "it waits until it can tell that")

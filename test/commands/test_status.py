@@ -284,14 +284,34 @@ class NoDescriptors(CommandTest):
             os.close(0)  # the loader needs one
             resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
 
-        auth = self.file("auth")
-        with open(auth, "w", encoding="ascii") as file:
-            file.write("digest:user:secret\n")
-        os.chmod(auth, 0o600)
-        for env in ({}, {"ZKLOCK_AUTH_FILE": auth}):
-            status, out, err = self.call(self.lock, "--", "true", env=env, preexec_fn=prepare)
+        status, out, err = self.call(self.lock, "--", "true", preexec_fn=prepare)
+        self.assertEqual((status, out), (125, b""))
+        self.assert_one_line(err, "Too many open files")
+
+    @staticmethod
+    def limit(number):
+        return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
+
+    def test_how_many_are_needed_is_told_and_enough(self):
+        needed = set()
+        for number in (9, 14):
+            status, out, err = self.call(self.lock, "--", "true", preexec_fn=self.limit(number))
             self.assertEqual((status, out), (125, b""))
-            self.assert_one_line(err, "Too many open files")
+            self.assert_one_line(err, "Too many open files", " is %d, must be " % number)
+            needed.add(int(re.search(rb"must be (\d+) at least", err).group(1)))
+        needed, = needed
+        self.assertEqual(self.call(self.lock, "--", "true", preexec_fn=self.limit(needed - 1))[0], 125)
+        holder = self.hold("-v", "-k", "0.1", command=("sh", "-c", 'trap "" TERM; setsid sh -c \'trap "" TERM; sleep 1000\' & wait'),
+                           preexec_fn=self.limit(needed))
+        wait_for(lambda: len(self.marked()) == 3, "the tree stands")
+        for pid in (holder.pid, holder.warden()):
+            used = os.listdir("/proc/%d/fd" % pid)
+            self.assertLess(max(map(int, used)), needed - 4, used)
+        # There need not be a terminal (for which standard error is opened again), or a cgroup (and its keeper).
+        self.assertGreaterEqual(len(os.listdir("/proc/%d/fd" % holder.pid)), needed - 4 - 4)
+        self.lose()
+        self.assertEqual(holder.end(), 76)
+        self.assert_nothing_lives()
 
 
 class LargestFile(CommandTest):

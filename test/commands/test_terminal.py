@@ -519,16 +519,28 @@ class Pipeline(TerminalTest):
         self.answer()
 
 
-    def test_command_that_is_told_to_end_may_ask(self):
-        """It was not in the foreground until then."""
+    def start_asking(self, *arguments):
+        """A command that reads from the terminal when it is told to end. It was not in the foreground until then."""
         script = "import os, signal, sys\nready = os.environ['READY']\n" \
                  "def ask(*_):\n    open(ready + '.line', 'w').write(open('/dev/tty').readline())\n    sys.exit(0)\n" \
                  "signal.signal(signal.SIGTERM, ask)\nopen(ready, 'w').close()\nwhile True: signal.pause()\n"
-        self.shell(program=("/bin/sh", "-c", '{ "$@"; echo "$?" >"$READY.status"; } | cat', "sh", BINARY, "--max-hold", "1s",
+        self.shell(program=("/bin/sh", "-c", '{ "$@"; echo "$?" >"$READY.status"; } | cat', "sh", BINARY, *arguments,
                             self.lock, "--", sys.executable, "-c", script))
         self.press(b"what was typed\n")
+
+    def assert_asked(self, status):
         self.told("ended 0 job")
-        self.assertEqual((self.text("ready.line"), self.text("ready.status")), ("what was typed\n", "78\n"))
+        self.assertEqual((self.text("ready.line"), self.text("ready.status")), ("what was typed\n", "%d\n" % status))
+
+    def test_command_that_is_told_to_end_may_ask(self):
+        self.start_asking("--max-hold", "1s")
+        self.assert_asked(78)
+
+    def test_command_that_has_lost_the_lock_may_ask(self):
+        """In its grace."""
+        self.start_asking("-T", "10", "-k", "2.5")
+        self.lose()
+        self.assert_asked(76)
 
     def test_pager_keeps_it_after_a_stop_too(self):
         job, command = self.start_pipeline()

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the command leaves behind: ended before the lock is released, and nobody else with it."""
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
 import unittest
+import uuid
 
-from support import BINARY, CommandTest, lives, parent_of, read_proc, state_of, wait_for
+from support import BINARY, SEIZE, WAIT_ALL, CommandTest, lives, parent_of, read_proc, state_of, trace, wait_for
 
 # Bodies of processes that do not want to end. Each says that it is there before it goes on.
 READY = 'touch "$READY.$1"; '
@@ -68,9 +71,8 @@ class Leftovers(CommandTest):
     def test_lock_stays_held_until_they_are_gone(self):
         ready = self.file("ready.1")
         script = 'sh -c "$DEAF" deaf 1 & while [ ! -e "$READY.1" ]; do sleep 0.01; done; exit 0'
-        holder = self.start("-T", "8", "-k", "2", self.lock, "--", "sh", "-c", script,
-                            env={"READY": self.file("ready"), "DEAF": DEAF})
-        wait_for(lambda: os.path.exists(ready), "it runs")
+        holder = self.begin("-T", "10", "-k", "2", self.lock, "--", "sh", "-c", script,
+                            env={"READY": self.file("ready"), "DEAF": DEAF}, until=lambda: os.path.exists(ready), what="it runs")
         while True:
             alive = bool(self.marked())
             busy = bool(self.nodes())
@@ -83,6 +85,134 @@ class Leftovers(CommandTest):
     def test_daemon_is_ended_with_its_command(self):
         """A lock is held for what runs under it: a command that turns into a daemon takes nothing along."""
         self.leave(script='setsid sh -c "touch $READY.1; exec sleep 1000" </dev/null >/dev/null 2>&1 &')
+
+
+class TracedTest(CommandTest):
+    """By a process that stands outside (strace -p) and does not come to wait, as this test: it is not ours to reap then, and no
+    SIGCHLD tells of its end. Whoever is traced here starts nothing meanwhile: at each signal but KILL it would stop."""
+
+    def setUp(self):
+        super().setUp()
+        os.mkfifo(self.file("go"))
+        os.chmod(self.file("go"), 0o666)
+
+    def seize(self, pid):
+        trace(SEIZE, pid)
+        self.addCleanup(self.let_go, pid)
+        return pid
+
+    @staticmethod
+    def let_go(pid):
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, WAIT_ALL)
+
+    def hold_traced(self, *arguments, end="exit 5", leave=""):
+        """The command ends when it is told to go."""
+        runs = "runs-" + uuid.uuid4().hex
+        holder = self.hold(*arguments, command=("sh", "-c", leave + ': >"$1"; read line <"$0"; ' + end, self.file("go"),
+                                                self.file(runs)))
+        wait_for(lambda: os.path.exists(self.file(runs)), "it runs")
+        self.seize(holder.command)
+        return holder
+
+    def go(self):
+        with open(self.file("go"), "w", encoding="ascii") as file:
+            file.write("\n")
+
+    def assert_zombie(self, pid):
+        self.assertEqual(state_of(pid), "Z", "its tracer has it")
+
+
+class Traced(TracedTest):
+    def test_command_that_ends(self):
+        for how, status in (("exit 5", 5), ("kill -KILL $$", -signal.SIGKILL)):
+            with self.subTest(how=how):
+                holder = self.hold_traced(end=how)
+                self.go()
+                self.assertEqual(holder.result(), (status, b"", b""))
+                self.assert_zombie(holder.command)
+                self.assert_free(2)
+
+    def test_command_that_is_killed_and_leaves_something_behind(self):
+        holder = self.hold_traced("-k", "1", leave="sleep 1000 & ")
+        os.kill(holder.command, signal.SIGKILL)
+        self.assertEqual(holder.result(), (-signal.SIGKILL, b"", b""))
+        self.assert_zombie(holder.command)
+        self.assert_nothing_lives()
+        self.assert_free(2)
+
+    def test_what_is_left_behind_and_killed(self):
+        """Its tracer keeps TERM from it, not KILL."""
+        holder = self.hold("-k", "0.1", command=("sh", "-c", 'sleep 1000 & echo $! >"$0"; read line <"$1"', self.file("left"),
+                                                 self.file("go")))
+        left = self.seize(int(wait_for(lambda: self.text("left"), "it runs")))
+        self.go()
+        self.assertEqual(holder.result(), (0, b"", b""))
+        self.assert_zombie(left)
+        self.assert_free(2)
+
+    def test_what_is_waited_for_and_ends(self):
+        script = 'sh -c \'echo $$ >"$0"; read line <"$1"\' "$0" "$1" &'
+        holder = self.hold("--wait-all", command=("sh", "-c", script, self.file("left"), self.file("go")))
+        left = self.seize(int(wait_for(lambda: self.text("left"), "it runs")))
+        wait_for(lambda: not lives(holder.command), "the command has ended")
+        self.assertEqual(len(self.nodes()), 1)
+        self.go()
+        self.assertEqual(holder.result(), (0, b"", b""))
+        self.assert_zombie(left)
+        self.assert_free(2)
+
+    def test_lock_that_is_lost(self):
+        holder = self.hold_traced("-T", "6", "-k", "0.5")
+        self.lose()
+        self.assertEqual(holder.end(), 76)
+        self.assert_zombie(holder.command)
+
+    def test_warden_that_is_killed(self):
+        holder = self.hold_traced()
+        os.kill(holder.warden(), signal.SIGKILL)
+        self.assertEqual(holder.end(), 125)
+        self.assert_zombie(holder.command)
+        self.assert_free(2)
+
+    def test_warden_that_is_traced_and_killed(self):
+        holder = self.hold()
+        os.kill(self.seize(holder.warden()), signal.SIGKILL)
+        self.assertEqual(holder.end(), 125)
+        self.assert_nothing_lives()
+        self.assert_free(2)
+
+    def test_leader_leads_on(self):
+        leader = self.start("--leader", self.lock, "--", "sh", "-c", 'echo $$ >>"$0"; read line <"$1"; exit 0', self.file("led"),
+                            self.file("go"))
+        for term in (1, 2, 3):
+            wait_for(lambda term=term: self.text("led").count("\n") == term, "it leads")
+            self.seize(int(self.text("led").split()[-1]))
+            self.go()
+        wait_for(lambda: self.text("led").count("\n") == 4, "it leads again")
+        leader.terminate()
+        self.assertEqual(leader.end(), -signal.SIGTERM)
+
+    def test_command_of_which_the_end_is_not_shown(self):
+        """It is another user's."""
+        if os.geteuid() != 0:
+            self.skipTest("only root can make a program that changes its identity")
+        program = self.file("sleep")
+        os.chmod(self.folder, 0o777)
+        shutil.copy("/bin/sleep", program)
+        os.chmod(program, 0o4755)
+        nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+        self.prefix = (*self.prefix, *nobody) if nobody != self.prefix else nobody
+        holder = self.hold(command=(program, "1000"))
+        wait_for(lambda: read_proc(holder.command, "comm") == b"sleep\n", "the program runs")
+        if b"\nUid:\t65534\t0\t" not in read_proc(holder.command, "status"):
+            self.skipTest("no program changes its identity here")
+        os.kill(self.seize(holder.command), signal.SIGKILL)
+        status, out, err = holder.result()
+        self.assertEqual((status, out), (125, b""))
+        self.assert_one_line(err, "told to the process that traces it")
+        self.assert_free(2)
 
 
 class Outsiders(CommandTest):

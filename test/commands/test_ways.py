@@ -36,6 +36,8 @@ def also(way, *tests):
 
 
 TREE = (test_tree.Leftovers, test_tree.Outsiders)
+# In a PID namespace the first process cannot end before everybody there has been reaped: test_pidns.
+TRACED = (test_tree.Traced,)
 LOSS = (test_loss.Lost, test_loss.FrontStopped, test_loss.FrontKilled, test_loss.Warden)
 
 if __name__ == "__main__":
@@ -46,5 +48,5 @@ if __name__ == "__main__":
     if not works(*getattr(way, "prefix", ()), BINARY, "--version"):
         print("%s cannot be started so" % BINARY)
         sys.exit(77)
-    also(way, *(TREE if way is Nobody else TREE + LOSS))
+    also(way, *{Walk: TREE + TRACED + LOSS, Nobody: TREE + TRACED, Namespace: TREE + LOSS}[way])
     unittest.main(verbosity=2)

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -195,6 +196,50 @@ static void who_lives_on_without_its_first_thread_is_not_dead(void)
 	CU_ASSERT_EQUAL(waitpid(pid, NULL, 0), pid);
 }
 
+/* Traces a process, and never waits for it. *ret: it may. */
+static pid_t start_tracer(pid_t of, bool *ret)
+{
+	int         ends[2];
+	const pid_t tracer = pipe(ends) == 0 ? fork() : -1;
+
+	CU_ASSERT_FATAL(tracer >= 0);
+	if (tracer == 0) {
+		const bool done = ptrace(PTRACE_SEIZE, of, NULL, NULL) == 0;
+		if (write(ends[1], &done, sizeof(done)) == sizeof(done))
+			sleep_for_ever();
+		_exit(1);
+	}
+	CU_ASSERT_EQUAL_FATAL(read(ends[0], ret, sizeof(*ret)), (ssize_t)sizeof(*ret));
+	close(ends[0]);
+	close(ends[1]);
+	return tracer;
+}
+
+static void who_has_ended_and_is_traced_is_dead(void)
+{
+	struct zkl__process process;
+	bool                may;
+	const pid_t         pid = fork();
+
+	if (pid == 0)
+		sleep_for_ever();
+	CU_ASSERT_EQUAL(zkl__proctree_living_child(NULL, 0), pid);
+	CU_ASSERT_TRUE(zkl__process_read(pid, &process));
+	CU_ASSERT_EQUAL(zkl__proctree_living_child(&process, 1), 0);
+	const pid_t tracer = start_tracer(pid, &may);
+	if (may) {
+		kill(pid, SIGKILL);
+		while (zkl__process_read(pid, &process) && !process.dead)
+			continue;
+		CU_ASSERT_EQUAL(waitpid(pid, NULL, WNOHANG), 0);
+		CU_ASSERT_EQUAL(zkl__process_end(pid), SIGKILL);
+		CU_ASSERT_EQUAL(zkl__proctree_living_child(NULL, 0), tracer);
+	}
+	end(tracer);
+	end(pid);
+	CU_ASSERT_EQUAL(zkl__proctree_living_child(NULL, 0), 0);
+}
+
 /* Their numbers take more than a page. */
 static void all_of_many_children_are_found(void)
 {
@@ -229,6 +274,7 @@ static int run_tests(int argc, char **argv)
 		TEST(number_that_is_given_to_another_one_is_not_signalled),
 		TEST(who_has_no_pidfd_is_signalled_all_the_same),
 		TEST(who_lives_on_without_its_first_thread_is_not_dead),
+		TEST(who_has_ended_and_is_traced_is_dead),
 		TEST(all_of_many_children_are_found),
 		TEST(nobody_descends_from_who_is_not_there),
 		{0},
