@@ -849,7 +849,8 @@ int zkl__front_open(struct zkl__front *front)
 	zkl_error                           error;
 
 	zkl__supervisor_init(&front->supervisor, &policy);
-	front->shows = !front->options->quiet && front->options->wait_ms != 0 && isatty(STDERR_FILENO);
+	front->shows = !front->options->quiet && front->options->wait_ms != 0 && isatty(STDERR_FILENO) &&
+	               !zkl__terminal_is_scripts();
 	forget_wait(front, front->started_ns);
 	front->child.shared->grace_ns = front->options->grace_ms * ZKL__NS_PER_MS;
 	if ((front->alarm = zkl__alarm_open()) < 0) {

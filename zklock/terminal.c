@@ -20,10 +20,23 @@ static bool is_pipe(int fd)
 	return fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
 }
 
+static bool is_ignored(int sig)
+{
+	struct sigaction action;
+
+	return sigaction(sig, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+bool zkl__terminal_is_scripts(void)
+{
+	return is_ignored(SIGINT) && is_ignored(SIGQUIT) && !isatty(STDIN_FILENO);
+}
+
 bool zkl__terminal_is_ours(int terminal)
 {
 	/* The shell puts all of a pipeline into our group. A pager behind us must not find itself in the background. */
-	return terminal >= 0 && tcgetpgrp(terminal) == getpgrp() && !is_pipe(STDIN_FILENO) && !is_pipe(STDOUT_FILENO);
+	return terminal >= 0 && tcgetpgrp(terminal) == getpgrp() && !is_pipe(STDIN_FILENO) && !is_pipe(STDOUT_FILENO) &&
+	       !zkl__terminal_is_scripts();
 }
 
 /* Is anybody there who sees us stop and can continue us? Where nobody is (an orphaned process group: ssh -t host zklock-run,

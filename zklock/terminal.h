@@ -14,7 +14,12 @@
 /* The controlling terminal, close-on-exec, or -1. */
 int zkl__terminal_open(void);
 
-/* Is the caller's process group in the foreground, and not in a pipeline with others whose terminal it is too? */
+/* Were we started by `... &` in a script? It goes on beside us in our process group, and the terminal stays its own. Such a
+ * job has INT and QUIT ignored, and no terminal for standard input (POSIX, asynchronous lists). */
+bool zkl__terminal_is_scripts(void);
+
+/* Is the caller's process group in the foreground, and not together with others whose terminal it is too, of a pipeline or a
+ * script? */
 bool zkl__terminal_is_ours(int terminal);
 
 /* Whether the command, whose group this is, has been put into the foreground. */

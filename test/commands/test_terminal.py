@@ -339,6 +339,32 @@ class Script(TerminalTest):
         self.assertFalse(os.path.exists(self.file("ready.on")))
 
 
+class BesideScript(TerminalTest):
+    """A script that goes on beside us (`zklock-run ... &`) is in our process group, too, and keeps its terminal."""
+
+    def run_script(self, script, *program):
+        program = program or (BINARY, *self.options, self.lock)
+        self.shell(program=("bash", "-c", '"$@" & ' + script, "script", *program, "--", "sh", "-c",
+                            'touch "$READY"; exec sleep 1000'))
+
+    def test_script_reads_from_the_terminal(self):
+        for fence in (False, True):
+            with self.subTest(fence=fence):
+                program = (os.path.join(os.path.dirname(BINARY), "zklock-fence"), self.file("fence"), "5") if fence else ()
+                self.run_script('while [ ! -e "$READY" ]; do sleep 0.02; done; '
+                                'read -r line; echo "$line" >"$READY.on"; kill $!; wait', *program)
+                self.press(b"hello\n")
+                self.told("ended 0 job")
+                self.assertEqual(self.text("ready.on"), "hello\n")
+                for each in ("ready", "ready.on", "shell"):
+                    os.unlink(self.file(each))
+
+    def test_ctrl_c_is_the_scripts(self):
+        self.run_script("trap 'kill $!; exit 4' INT; wait")
+        self.press(b"\x03")
+        self.told("ended 4 job")
+
+
 class Leader(TerminalTest):
     def test_ctrl_c_ends_it(self):
         self.shell("--leader", script='touch "$READY"; while :; do sleep 0.02; done')
@@ -419,6 +445,15 @@ class Progress(TerminalTest):
         self.shown("waiting, 1st of 1")
         lines = [line for line in self.see().replace(ERASE, "").split("\r\n") if "is held by" in line]
         self.assertEqual(len(lines), 1, self.seen)
+
+    def test_line_is_not_shown_beside_a_script(self):
+        self.hold()
+        self.shell(program=("bash", "-c", '"$@" & touch "$READY"; read -r line; kill $!; wait', "script", BINARY, *self.options, "-v",
+                            self.lock, "true"))
+        wait_for(lambda: "held by" in self.see(), "it knows who holds")
+        self.press(b"hello\n")
+        self.told("ended 0 job")
+        self.assertNotIn("waiting,", self.see())
 
     def test_line_says_that_nobody_is_there(self):
         self.shell("-s", "127.0.0.1:1", script="true", ready=False)
