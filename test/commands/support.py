@@ -154,7 +154,26 @@ class Wrapper(subprocess.Popen):
         return self.returncode, out, err
 
 
-class CommandTest(unittest.TestCase):
+class TidyTest(unittest.TestCase):
+    """Told to end, it is cleaned up as after an error, and none comes after it."""
+    _told = ""
+
+    def run(self, result=None):
+        if TidyTest._told:
+            return result.stop()
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(each) != signal.SIG_IGN:
+                signal.signal(each, TidyTest._end)
+        return super().run(result)
+
+    @staticmethod
+    def _end(number, _frame):
+        if not TidyTest._told:
+            TidyTest._told = "told to end by " + signal.Signals(number).name
+            raise RuntimeError(TidyTest._told)
+
+
+class CommandTest(TidyTest):
     # What each zklock-run of a test is started by, and with.
     prefix = ()
     options = ()

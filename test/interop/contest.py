@@ -9,14 +9,14 @@ import unittest
 import uuid
 
 from peers import Peer
-from support import SERVERS, TICK_S, wait_for
+from support import SERVERS, TICK_S, TidyTest, wait_for
 import zkwire
 
 # A killed client's node lasts for the session timeout and a tick; the rest is for a busy machine. What stalls does so for good.
 STALL_S = 2 * TICK_S + 40
 
 
-class Contest(unittest.TestCase):
+class Contest(TidyTest):
     session_s = 8 * TICK_S
     recipe = "lock"
     other = ""  # whose recipe that is
