@@ -144,11 +144,11 @@ bool zkl__child_next(struct zkl__child *child, struct zkl__report *ret)
 	return true;
 }
 
-static void order(struct zkl__child *child, const struct zkl__order *what)
+/* False where the warden is dead, or has not run for so long that the buffer is full. Its orders to end the command are not
+ * relied on. */
+static bool order(struct zkl__child *child, const struct zkl__order *what)
 {
-	/* Fails where the warden is dead, or has been stopped for so long that the buffer is full: it is not relied
-	 * on. */
-	send(child->socket, what, sizeof(*what), MSG_NOSIGNAL);
+	return send(child->socket, what, sizeof(*what), MSG_NOSIGNAL) == (ssize_t)sizeof(*what);
 }
 
 void zkl__child_spawn(struct zkl__child *child, const zkl_grant *grant, bool foreground)
@@ -158,7 +158,16 @@ void zkl__child_spawn(struct zkl__child *child, const zkl_grant *grant, bool for
 
 void zkl__child_signal(struct zkl__child *child, int sig)
 {
-	order(child, &(struct zkl__order){.type = ZKL__ORDER_SIGNAL, .signal = sig});
+	_Atomic uint64_t *unsent = &child->shared->unsent;
+
+	if (order(child, &(struct zkl__order){.type = ZKL__ORDER_SIGNAL, .signal = sig}))
+		return;
+	/* As the kernel has it: one of a kind, and of stopping and going on the last. */
+	if (sig == SIGCONT || sig == SIGTSTP)
+		atomic_fetch_and(unsent, ~(UINT64_C(1) << (sig == SIGCONT ? SIGTSTP : SIGCONT)));
+	atomic_fetch_or(unsent, UINT64_C(1) << sig);
+	/* There may be room by now, and the warden asleep. */
+	zkl__child_order(child, ZKL__ORDER_LOOK);
 }
 
 void zkl__child_order(struct zkl__child *child, enum zkl__order_type type)

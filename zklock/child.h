@@ -31,6 +31,7 @@ struct zkl__shared {
 	struct zkl__deadline deadline;
 	atomic_flag          termed;   /* whoever sets it sends TERM to the tree: the command hears it once */
 	int64_t              grace_ns; /* between TERM and KILL; does not change while there is a tree */
+	_Atomic uint64_t     unsent;   /* a bit for each signal that no order had room for; behind all orders */
 };
 
 struct zkl__child_options {

@@ -27,15 +27,17 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <zklock/fence.h>
 
 /* Between TERM and KILL, where we are killed. The lock is held meanwhile: there is no hurry. */
 #define GRACE_NS (5000 * ZKL__NS_PER_MS)
-/* The signal that ends a wait may come just before it, so it comes again. */
-#define AGAIN_US 10000
+/* The signal that ends a wait may come just before it, so it comes again. ALRM is not ours: who has started us may have set a
+ * timer of his own. */
+#define WAIT_OVER SIGRTMIN
+#define AGAIN_NS  10000000
 
 static const char help[] =
 	"Usage: zklock-fence [OPTION...] FILE TOKEN [--] COMMAND [ARG...]\n"
@@ -61,8 +63,9 @@ struct access {
 	struct zkl__child         child;
 	struct zkl__turn          turn; /* at the terminal */
 	zkl_grant                 grant;
-	int64_t                   wait_ms;      /* 0: not at all; ZKL_FOREVER: no limit */
-	struct sigaction          alarm_before; /* what ALRM did, before it ended a wait */
+	int64_t                   wait_ms; /* 0: not at all; ZKL_FOREVER: no limit */
+	timer_t                   timer;   /* of the wait */
+	struct sigaction          before;  /* what its signal did before */
 	int                       signals, alarm;
 	bool                      told, exited, killing, over;
 	int                       wait_status; /* with `exited` */
@@ -168,37 +171,39 @@ static void loop(struct access *access)
 
 static volatile sig_atomic_t impatient;
 
-static void on_alarm(int sig)
+static void on_wait_over(int sig)
 {
 	(void)sig;
 	impatient = 1;
 }
 
-static void limit_wait(struct access *access)
+/* -1: errno. */
+static int limit_wait(struct access *access)
 {
-	const struct sigaction action = {.sa_handler = on_alarm};
-	const struct itimerval timer = {
-		.it_value = {access->wait_ms / 1000, (suseconds_t)(access->wait_ms % 1000 * 1000)},
-		.it_interval = {0, AGAIN_US}};
-	sigset_t alarm;
+	const struct sigaction  action = {.sa_handler = on_wait_over};
+	const struct itimerspec time = {.it_value = {access->wait_ms / 1000, access->wait_ms % 1000 * ZKL__NS_PER_MS},
+	                                .it_interval = {0, AGAIN_NS}};
+	struct sigevent         event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = WAIT_OVER};
+	sigset_t                only;
 
 	impatient = access->wait_ms == 0;
 	if (access->wait_ms <= 0)
-		return;
-	sigemptyset(&alarm);
-	sigaddset(&alarm, SIGALRM);
-	sigaction(SIGALRM, &action, &access->alarm_before);
-	sigprocmask(SIG_UNBLOCK, &alarm, NULL);
-	setitimer(ITIMER_REAL, &timer, NULL);
+		return 0;
+	sigemptyset(&only);
+	sigaddset(&only, WAIT_OVER);
+	if (timer_create(CLOCK_BOOTTIME, &event, &access->timer) < 0 ||
+	    sigaction(WAIT_OVER, &action, &access->before) < 0 || sigprocmask(SIG_UNBLOCK, &only, NULL) < 0)
+		return -1;
+	return timer_settime(access->timer, 0, &time, NULL);
 }
 
-/* The command is to find ALRM as we did. */
+/* The command is to find the signal as we did. */
 static void end_wait(const struct access *access)
 {
 	if (access->wait_ms <= 0)
 		return;
-	setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0}}, NULL);
-	sigaction(SIGALRM, &access->alarm_before, NULL);
+	timer_delete(access->timer);
+	sigaction(WAIT_OVER, &access->before, NULL);
 }
 
 /* Until here signals have their effect on us: there was nothing to put away. */
@@ -261,10 +266,11 @@ static int admit(zkl_fence *fence, const char *file, struct access *access)
 		                "this process runs under the same fence already: it would wait for itself");
 	} else if (held == NULL) {
 		status = refuse(status, file, "out of memory");
+	} else if (limit_wait(access) < 0) {
+		status = refuse(status, file, strerror(errno));
 	} else {
 		access->options.name = name;
 		access->options.held = held;
-		limit_wait(access);
 		zkl__fence_wait_unless(fence, &impatient);
 		int r = zkl_fence_admit(fence, access->grant.token, run, access, &error);
 		/* As of zklock-run: it is told by the status alone. */

@@ -887,7 +887,7 @@ void zkl__front_close(struct zkl__front *front)
 	end_look(front, &unseen);
 	const int rc = zkl_session_close(front->session, patience_ms(front));
 	zkl__claim_close(&front->claim);
-	if (rc == ZKL_ETIMEDOUT && front->granted && !front->options->quiet)
+	if (rc == ZKL_ETIMEDOUT && front->granted && !front->told_lost && !front->options->quiet)
 		zkl__message_say(
 			"the servers did not confirm the release of %s: it is free when the session has expired",
 			front->options->path);

@@ -36,7 +36,7 @@ bool zkl__terminal_is_ours(int terminal)
 {
 	/* The shell puts all of a pipeline into our group. A pager behind us must not find itself in the background. */
 	return terminal >= 0 && tcgetpgrp(terminal) == getpgrp() && !is_pipe(STDIN_FILENO) && !is_pipe(STDOUT_FILENO) &&
-	       !zkl__terminal_is_scripts();
+	       !is_pipe(STDERR_FILENO) && !zkl__terminal_is_scripts();
 }
 
 /* Is anybody there who sees us stop and can continue us? Where nobody is (an orphaned process group: ssh -t host zklock-run,

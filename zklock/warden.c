@@ -261,9 +261,21 @@ static void reap(struct warden *warden, bool closely)
 	}
 }
 
+/* It is not reaped yet: its group's id cannot be somebody else's. It may have left its group. */
+static void signal_command(const struct warden *warden, int sig)
+{
+	if (kill(-warden->group, sig) < 0 && errno == ESRCH)
+		kill(warden->command, sig);
+}
+
 static void kill_tree(struct warden *warden)
 {
 	warden->kill_pause_ns = zkl__kill_pause_next(warden->kill_pause_ns);
+	/* First what needs no file: none may be to be had. */
+	if (warden->command > 0) {
+		signal_command(warden, SIGKILL);
+		kill(warden->command, SIGKILL);
+	}
 	signal_tree(warden, SIGKILL);
 	for (unsigned i = 0; i < KILL_BURST && warden->has_tree; i++) {
 		zkl__proctree_kill_children();
@@ -390,11 +402,20 @@ static void pass_signal(const struct warden *warden, int sig)
 {
 	if (sig == SIGCONT && !may_go_on(warden))
 		return;
-	/* The command is not reaped yet: its group's id cannot be somebody else's. */
 	if (warden->command > 0)
-		kill(-warden->group, sig);
+		signal_command(warden, sig);
 	else if (warden->has_tree)
 		signal_tree(warden, sig);
+}
+
+static void pass_unsent(const struct warden *warden)
+{
+	const uint64_t unsent = atomic_exchange(&warden->shared->unsent, 0);
+
+	for (int sig = 1; sig < 64; sig++) {
+		if ((unsent >> sig & 1) != 0)
+			pass_signal(warden, sig);
+	}
 }
 
 static void obey(struct warden *warden, const struct zkl__order *order)
@@ -424,8 +445,10 @@ static void read_orders(struct warden *warden)
 
 	while ((length = recv(warden->front, &order, sizeof(order), 0)) == (ssize_t)sizeof(order))
 		obey(warden, &order);
-	if (length < 0 && (errno == EAGAIN || errno == EINTR))
+	if (length < 0 && (errno == EAGAIN || errno == EINTR)) {
+		pass_unsent(warden);
 		return;
+	}
 	close(warden->front);
 	warden->front = -1;
 	if (!warden->has_tree)

@@ -100,6 +100,21 @@ class WhoComesIn(FenceTest):
                         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})):
             self.assertEqual(self.call("-w", "100ms", self.fence, NEW, "--", "true", preexec_fn=prepare), (75, b"", b""))
 
+    def test_alarm_is_not_the_waits(self):
+        """Who has started it may have set a timer, which outlasts exec; and ALRM may be ignored."""
+        self.assertEqual(self.call("-w", "1h", self.fence, TOKEN, "--", "sleep", "1000", preexec_fn=lambda: signal.alarm(1))[0],
+                         -signal.SIGALRM)
+        self.inside()
+        self.assertEqual(self.call("-w", "1h", self.fence, NEW, "--", "true", preexec_fn=lambda: signal.alarm(1))[0],
+                         -signal.SIGALRM)
+        began = time.monotonic()
+        waiter = self.start("-w", "2s", self.fence, NEW, "--", "true",
+                            preexec_fn=lambda: signal.signal(signal.SIGALRM, signal.SIG_IGN))
+        wait_for(self.somebody_waits, "it waits")
+        waiter.send_signal(signal.SIGALRM)
+        self.assertEqual(waiter.result()[0], 75)
+        self.assertGreaterEqual(time.monotonic() - began, 2)
+
     def test_command_finds_alarms_as_they_were(self):
         """And none goes off in it."""
         look = ("sh", "-c", "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status")

@@ -7,6 +7,7 @@ A lock is lost here because an operator deletes its node: at once, without a ser
 import contextlib
 import fcntl
 import os
+import resource
 import random
 import select
 import signal
@@ -120,6 +121,14 @@ class Lost(LossTest):
         self.lose()
         self.assertIn(holder.end(), (3, 76))
 
+    def test_command_dies_where_no_file_can_be_opened_too(self):
+        """And so /proc and the cgroup tell nothing."""
+        holder = self.hold("-T", "4", "-k", "0.1")
+        for pid in holder.pid, holder.warden():
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, 3))
+        self.lose()
+        self.assertEqual(holder.end(), 76)
+        self.assertFalse(lives(holder.command))
 
     def test_who_cannot_be_killed_is_named(self):
         """As one that hangs in the kernel: here its tracer holds it on its way out."""

@@ -11,7 +11,8 @@ import sys
 import time
 import unittest
 
-from support import BINARY, LONG, SERVERS, CommandTest, lives, read_proc, state_of, wait_for, zkwire
+from support import (BINARY, DETACH, INTERRUPT, LONG, SEIZE, SERVERS, CommandTest, lives, read_proc, state_of, trace, wait_for,
+                     zkwire)
 
 FATAL = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -122,6 +123,31 @@ class WhileRunning(CommandTest):
         os.kill(holder.pid, signal.SIGCONT)
         self.assertEqual(holder.result(), (-signal.SIGTERM, b"", b""))
         self.assert_free(2)
+
+    def test_end_is_heard_of_behind_any_number_of_signals(self):
+        """The warden, which passes them on, need not run meanwhile."""
+        script = 'trap "" USR1 USR2; trap "exit 5" TERM; touch "$0"; while :; do sleep 0.01; done'
+        holder = self.hold("-T", "20", command=("sh", "-c", script, self.file("set")))
+        wait_for(lambda: os.path.exists(self.file("set")), "it is prepared")
+        warden = holder.warden()
+        trace(SEIZE, warden)
+        trace(INTERRUPT, warden)
+        wait_for(lambda: state_of(warden) == "t", "the warden is stopped")
+        for number in 500 * [signal.SIGUSR1, signal.SIGUSR2] + [signal.SIGTERM]:
+            holder.send_signal(number)
+            wait_for(lambda: b"ShdPnd:\t0000000000000000" in read_proc(holder.pid, "status"), "it has been taken")
+        trace(DETACH, warden)
+        self.assertEqual(holder.end(), 5)
+
+    def test_command_that_has_left_its_group_hears_them(self):
+        script = "import os, signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n" \
+                 "child = os.fork()\nif child == 0:\n    os.setpgid(0, 0)\n    time.sleep(1000)\n" \
+                 "while os.getpgid(child) != child:\n    time.sleep(0.01)\n" \
+                 "os.setpgid(0, child)\nopen(sys.argv[1], 'w').close()\nwhile True:\n    signal.pause()\n"
+        holder = self.hold(command=(sys.executable, "-c", script, self.file("left")))
+        wait_for(lambda: os.path.exists(self.file("left")), "it has left its group")
+        holder.terminate()
+        self.assertEqual(holder.result(), (5, b"", b""))
 
     def test_both_of_us_are_not_taken_by_pkill(self):
         holder = self.hold()

@@ -528,16 +528,16 @@ class NoShell(TerminalTest):
 
 
 class Pipeline(TerminalTest):
-    def start_pipeline(self):
+    def start_pipeline(self, pipe="|"):
         """The job is a shell without job control, and its group that of the pipeline."""
         reader = "import os, sys\nsys.stdin.readline()\nfd = os.open('/dev/tty', os.O_RDWR)\n" \
                  "open(sys.argv[1], 'w').write(str(os.tcgetpgrp(fd) == os.getpgrp()))\n"
-        script = "import os, time\nready = os.environ['READY']\n" \
+        script = "import os, sys, time\nready = os.environ['READY']\n" \
                  "def await_file(name):\n    while not os.path.exists(name):\n        time.sleep(0.01)\n" \
                  "with open(ready, 'w') as file:\n    file.write(str(os.getpid()))\n" \
-                 "await_file(ready + '.go')\nprint('out', flush=True)\nawait_file(ready + '.answer')\n"
-        self.shell(program=("/bin/sh", "-c", '"$0" "$1" -- "$3" -c "$2" | "$3" -c "$4" "$READY.answer"', BINARY, self.lock,
-                            script, sys.executable, reader))
+                 "await_file(ready + '.go')\nprint('out', file=sys.stderr if os.isatty(1) else sys.stdout, flush=True)\nawait_file(ready + '.answer')\n"
+        self.shell(program=("/bin/sh", "-c", '"$0" "$1" -- "$3" -c "$2" %s "$3" -c "$4" "$READY.answer"' % pipe, BINARY,
+                            self.lock, script, sys.executable, reader))
         command = int(wait_for(lambda: self.text("ready").strip(), "the command runs"))
         return self.foreground(), command
 
@@ -550,9 +550,12 @@ class Pipeline(TerminalTest):
 
     def test_pager_behind_us_keeps_the_terminal(self):
         """A pipeline is one job: what we put into the foreground would put the others into the background."""
-        self.start_pipeline()
-        self.answer()
-
+        for pipe in ("|", "2>&1 >/dev/tty |"):
+            with self.subTest(pipe=pipe):
+                self.start_pipeline(pipe)
+                self.answer()
+                for each in ("ready", "ready.go", "ready.answer", "shell"):
+                    os.unlink(self.file(each))
 
     def start_asking(self, *arguments):
         """A command that reads from the terminal when it is told to end. It was not in the foreground until then."""
