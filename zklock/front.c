@@ -314,6 +314,10 @@ static bool fit_grace(struct zkl__front *front)
 /* The servers' word on the timeout can come before the lock is made, before it is started, or after. */
 static void ended(struct zkl__front *front, int code)
 {
+	const size_t used = strlen(front->why);
+
+	if (code == ZKL_EACCES)
+		snprintf(front->why + used, sizeof(front->why) - used, " (%s)", front->auth_from);
 	if (code == ZKL_EINVAL && fit_grace(front))
 		attempt(front);
 	else
