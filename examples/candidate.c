@@ -74,13 +74,16 @@ int main(int argc, char **argv)
 
 	session_options.flags = ZKL_MANUAL;
 	session_options.log = on_log;
+	opterr = 0;
 	while ((option = getopt(argc, argv, "s:T:")) != -1) {
 		if (option == 's')
 			session_options.servers = optarg;
 		else if (option == 'T')
 			session_options.timeout_ms = (int64_t)(strtod(optarg, NULL) * 1000);
+		else
+			break;
 	}
-	if (optind + 1 != argc) {
+	if (option != -1 || optind + 1 != argc) {
 		fprintf(stderr, "usage: candidate -s SERVERS [-T SECONDS] PATH\n");
 		return 64;
 	}

@@ -369,9 +369,12 @@ static int parse_operands(char **operands, struct access *access)
 	if (operands[0] == NULL || operands[1] == NULL)
 		return usage(operands[0] == NULL ? "no FILE given" : "no TOKEN given", "");
 	const char *token = operands[1];
-	if (!parse_token(token, &access->grant.token))
-		return usage("TOKEN must be a number from 1 to 2^63-1 (is ZKLOCK_TOKEN set?), not ",
-		             *token ? token : "\"\"");
+	if (!parse_token(token, &access->grant.token)) {
+		zkl__message_say("TOKEN must be a number from 1 to 2^63-1 (is ZKLOCK_TOKEN set?), not \"%.100s\": see "
+		                 "zklock-fence --help",
+		                 token);
+		return ZKL__STATUS_USAGE;
+	}
 	char **command = operands + 2;
 	if (*command != NULL && strcmp(*command, "--") == 0)
 		command++;

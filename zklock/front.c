@@ -314,6 +314,10 @@ static bool fit_grace(struct zkl__front *front)
 /* The servers' word on the timeout can come before the lock is made, before it is started, or after. */
 static void ended(struct zkl__front *front, int code)
 {
+	const size_t used = strlen(front->why);
+
+	if (code == ZKL_EACCES)
+		snprintf(front->why + used, sizeof(front->why) - used, " (%s)", front->auth_from);
 	if (code == ZKL_EINVAL && fit_grace(front))
 		attempt(front);
 	else
@@ -333,22 +337,39 @@ static void because_without_chroot(struct zkl__front *front)
 	        front->servers_from, chroot, chroot);
 }
 
+/* At the end of -w. Who holds is not known where no server can be asked. */
+static int not_granted(struct zkl__front *front)
+{
+	char why[200];
+
+	if (is_connected(front)) {
+		TELL(front, "%s: not granted after %.3f s", front->options->path, seconds_since(front->started_ns));
+		return ZKL_ETIMEDOUT;
+	}
+	zkl__session_why_unreached(front->session, why, sizeof(why));
+	BECAUSE(front, "%s: not granted within %.3f s, and no server is reached now (%s): check the servers and %s",
+	        front->options->path, (double)front->options->wait_ms / 1e3, why, front->servers_from);
+	return ZKL_ENOTCONN;
+}
+
 static void on_ended(struct zkl__front *front, const zkl_event *event)
 {
+	int code = event->code;
+
 	if (front->granted)
 		lose(front);
 	/* A busy lock is no failure: it is told by the status alone. */
 	else if (event->code == ZKL_EBUSY)
 		front->look = front->tell = front->options->verbose;
 	else if (event->code == ZKL_ETIMEDOUT)
-		TELL(front, "%s: not granted after %.3f s", front->options->path, seconds_since(front->started_ns));
+		code = not_granted(front);
 	else if (event->code == ZKL_ENOTCONN)
 		because_unanswered(front);
 	else if (is_without_chroot(event))
 		because_without_chroot(front);
 	else
 		BECAUSE(front, "%s", text_of(event));
-	ended(front, event->code);
+	ended(front, code);
 }
 
 static void on_lock_event(const zkl_event *event, void *user)

@@ -24,7 +24,7 @@ struct zkl__front {
 	/* From the caller. */
 	const struct zkl__run_options *options;
 	const char                    *servers, *servers_from; /* from: as messages name it */
-	const char                    *auth;                   /* NULL: none */
+	const char                    *auth, *auth_from;       /* auth NULL: none */
 	int                            signals;                /* a signalfd: those to act on, and SIGCHLD */
 	struct zkl__turn               turn;                   /* at the terminal */
 	int64_t                        started_ns;             /* CLOCK_BOOTTIME */

@@ -10,6 +10,7 @@
 
 #define TIMEOUT_MAX 86400000
 #define NS_PER_MS   1000000
+#define NO_NODE     (-101) /* ZooKeeper's */
 
 struct guarded {
 	struct zkl__query query; /* first */
@@ -134,7 +135,9 @@ static int check(zkl_session *session, const zkl_grant *grant, const zkl_write *
 static int tell(const struct guarded *g, const zkl_grant *grant, int r, zkl_error *reterr)
 {
 	const struct zkl__query *q = &g->query;
-	const char *path = g->failed > 0 && g->failed <= g->count ? g->writes[g->failed - 1].path : g->writes[0].path;
+	const zkl_write         *write = &g->writes[g->failed > 0 && g->failed <= g->count ? g->failed - 1 : 0];
+	const char              *path = write->path;
+	const bool orphan = q->result == ZKL_EZK && q->zk_code == NO_NODE && write->type == ZKL_WRITE_CREATE;
 
 	if (r == ZKL_ENOMEM)
 		return zkl__error(reterr, r, 0, 0, "no memory for a write");
@@ -153,7 +156,8 @@ static int tell(const struct guarded *g, const zkl_grant *grant, int r, zkl_erro
 		return zkl__error(reterr, q->result, q->zk_code, 0,
 		                  "%s may not be written; check its ACL and the session's auth", path);
 	if (q->result < 0)
-		return zkl__error(reterr, q->result, q->zk_code, 0, "%s cannot be written", path);
+		return zkl__error(reterr, q->result, q->zk_code, 0, "%s cannot be written%s", path,
+		                  orphan ? ", its parent is missing" : "");
 	return 0;
 }
 

@@ -105,7 +105,8 @@ static int parse_setting(const struct line *line, struct zkl__config *config, ch
 	/* Whatever folder zklock-run is started in. */
 	if (setting == &config->auth_file && value[0] != '/')
 		return WRONG("line %u: " ZKL__AUTH_FILE_VARIABLE " does not begin with \"/\"", line->number);
-	free(*setting);
+	if (*setting != NULL)
+		return WRONG("line %u: %.*s is given twice", line->number, (int)key_length, key);
 	*setting = strndup(value, value_length);
 	return *setting != NULL ? 0 : WRONG("out of memory");
 }

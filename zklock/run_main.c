@@ -37,6 +37,7 @@
 struct access {
 	char       *servers, *auth; /* auth NULL: none */
 	const char *servers_from;   /* static; as messages name it */
+	char        auth_from[400]; /* likewise, with the file */
 };
 
 /* ---- descriptors ---- */
@@ -207,6 +208,9 @@ static int find_with(const struct setting *servers, const struct setting *auth_f
 	const int rc = auth_file->value != NULL ? read_auth(auth_file, &ret->auth, ret_why) : 0;
 	if (rc != 0)
 		return rc;
+	snprintf(ret->auth_from, sizeof(ret->auth_from), "%s%s%.300s",
+	         auth_file->value != NULL ? auth_file->from : "no credentials were given",
+	         auth_file->value != NULL ? ": " : "", auth_file->value != NULL ? auth_file->value : "");
 	ret->servers_from = servers->from;
 	ret->servers = strdup(servers->value);
 	return ret->servers != NULL ? 0 : no_memory(ret_why);
@@ -299,6 +303,7 @@ static int run_with(int argc, char **argv, const struct zkl__run_options *option
 		                                   .servers = access->servers,
 		                                   .servers_from = access->servers_from,
 		                                   .auth = access->auth,
+		                                   .auth_from = access->auth_from,
 		                                   .started_ns = started_ns};
 		struct zkl__child_options child = {.argc = argc,
 		                                   .argv = argv,
@@ -316,7 +321,7 @@ static int run_with(int argc, char **argv, const struct zkl__run_options *option
 
 static int run_command(int argc, char **argv, const struct zkl__run_options *options, int64_t started_ns)
 {
-	struct access access = {NULL, NULL, NULL};
+	struct access access = {0};
 	char          why[ZKL__WHY_MAX];
 
 	if (!has_descriptors())

@@ -35,15 +35,24 @@ static bool is_port(const char *text, size_t length)
 	return port >= 1 && port <= 65535;
 }
 
+/* NULL: nothing is wrong with the port. */
+static const char *wrong_port(const char *port, const char *end)
+{
+	if (is_port(port, (size_t)(end - port)))
+		return NULL;
+	return strncmp(end, "//", 2) == 0 ? "a host has no \"http://\" or the like before it"
+	                                  : "a port must be a number from 1 to 65535";
+}
+
 static const char no_memory[] = "no memory for the servers' names";
 
 /* One "host", "host:port", "[v6]" or "[v6]:port" of `length` bytes. Returns what is wrong; NULL: nothing. */
 static const char *parse_server(struct zkl__server *ret, const char *text, size_t length)
 {
-	const char *host = text, *end = text + length, *host_end, *port;
+	const char *host = text, *end = text + length, *host_end, *port, *wrong;
 
 	for (const char *c = text; c < end; c++)
-		if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 0x7f)
+		if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 0x7f || *c == ';')
 			return "a host has a blank or a strange character, and commas alone separate hosts";
 	if (length && *text == '[') {
 		host = text + 1;
@@ -66,8 +75,9 @@ static const char *parse_server(struct zkl__server *ret, const char *text, size_
 	for (const char *c = host; c < host_end; c++)
 		if (*c == '[' || *c == ']')
 			return "brackets belong around a whole IPv6 address";
-	if (port < end && !is_port(port + 1, (size_t)(end - port - 1)))
-		return "a port must be a number from 1 to 65535";
+	wrong = port < end ? wrong_port(port + 1, end) : NULL;
+	if (wrong)
+		return wrong;
 	snprintf(ret->port, sizeof ret->port, "%.*s", port < end ? (int)(end - port - 1) : 4,
 	         port < end ? port + 1 : DEFAULT_PORT);
 	ret->host = strndup(host, (size_t)(host_end - host));
@@ -121,7 +131,6 @@ int zkl__servers_parse(struct zkl__servers *ret, const char *text, zkl_error *re
 		return wrong == no_memory ? zkl__error(reterr, ZKL_ENOMEM, 0, 0, "%s", no_memory)
 		                          : bad(reterr, text, wrong);
 	}
-	/* After the hosts: in "http://host" a port is wrong. */
 	if (servers.chroot[0])
 		r = zkl__path_check("chroot", servers.chroot, ZKL_PATH_MAX - 2, reterr);
 	if (r < 0)

@@ -6,7 +6,7 @@
  * same there. */
 enum zkl__status {
 	ZKL__STATUS_USAGE = 64,     /* option, argument, configuration, nested in itself */
-	ZKL__STATUS_UNREACHED = 69, /* no ensemble within the connect timeout */
+	ZKL__STATUS_UNREACHED = 69, /* no ensemble within the connect timeout, or at the end of -w */
 	ZKL__STATUS_BUSY = 75,      /* held by another; -E changes it. zklock-fence: another access runs */
 	ZKL__STATUS_LOST = 76,      /* lock lost, command ended */
 	ZKL__STATUS_DENIED = 77,    /* permission, credentials */

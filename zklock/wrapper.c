@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -58,12 +60,38 @@ bool zkl__wrapper_sees_processes(void)
 	return false;
 }
 
+/* Where execvp() looks for it. */
+static bool exists(const char *command)
+{
+	const char *folder = strchr(command, '/') != NULL ? "" : getenv("PATH");
+	char        file[PATH_MAX];
+
+	while (folder != NULL && command[0] != '\0') {
+		const int length = (int)strcspn(folder, ":");
+
+		snprintf(file, sizeof(file), "%.*s%s%s", length, folder, length > 0 ? "/" : "", command);
+		if (access(file, F_OK) == 0)
+			return true;
+		folder = folder[length] != '\0' ? folder + length + 1 : NULL;
+	}
+	return false;
+}
+
+static const char *why_not_found(const char *command)
+{
+	if (exists(command))
+		return "its interpreter is missing";
+	if (strchr(command, ' ') != NULL)
+		return "No such file or directory (COMMAND and each ARG are words of their own)";
+	return strerror(ENOENT);
+}
+
 int zkl__wrapper_not_started(const struct zkl__report *report, const char *command, char ret_why[ZKL__WHY_MAX])
 {
 	const bool executing = report->type == ZKL__REPORT_EXEC_FAILED;
 
 	snprintf(ret_why, ZKL__WHY_MAX, "cannot %s \"%.200s\": %s", executing ? "execute" : "start", command,
-	         strerror(report->value));
+	         executing && report->value == ENOENT ? why_not_found(command) : strerror(report->value));
 	if (!executing)
 		return ZKL__STATUS_FAILED;
 	return report->value == ENOENT ? ZKL__STATUS_NOT_FOUND : ZKL__STATUS_NOT_EXECUTED;

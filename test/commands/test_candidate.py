@@ -100,7 +100,7 @@ class CandidateTest(support.CommandTest):
                          ["elected", "deposed", "elected"])
 
     def test_usage_and_failures_are_one_line(self):
-        for arguments in ([], ["-s", SERVERS], [self.lock], ["-s", SERVERS, self.lock, "more"], ["-s", SERVERS, "no/slash"]):
+        for arguments in ([], ["--help"], ["-x", "-s", SERVERS, self.lock], ["-s", SERVERS], [self.lock], ["-s", SERVERS, self.lock, "more"], ["-s", SERVERS, "no/slash"]):
             done = subprocess.run([CANDIDATE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                   timeout=PATIENCE, check=False)
             self.assertNotEqual(done.returncode, 0, arguments)

@@ -55,7 +55,8 @@ class Golden(CommandTest):
             file.write(LOSE % (sys.executable, HERE, SERVERS))
         os.chmod(self.file("bin/lose"), 0o755)
         for name, text, mode in (("auth", "digest:user:password", 0o600), ("bad", "password", 0o600),
-                                 ("open", "digest:user:password", 0o644)):
+                                 ("other", "digest:user:other", 0o600), ("strange", "user:password", 0o600),
+                                 ("open", "digest:user:password", 0o644), ("bin/orphan", "#!/no/such/interpreter\n", 0o755)):
             with open(self.file(name), "w", encoding="ascii") as file:
                 file.write(text)
             os.chmod(self.file(name), mode)

@@ -88,7 +88,7 @@ class ManualTest(unittest.TestCase):
 
     def test_examples_are_those_that_are_tested(self):
         blocks = Manual("zklock-run").blocks()
-        for example, begin in (("zklock-run.service", "[Service]"), ("book.sql", "BEGIN;")):
+        for example, begin in (("zklock-run.service", "[Unit]"), ("book.sql", "BEGIN;")):
             block, = [block for block in blocks if block.startswith(begin)]
             lines = [line for line in read("examples", example).splitlines() if not line.startswith(("#", "--"))]
             self.assertIn(block, "\n".join(lines) + "\n")

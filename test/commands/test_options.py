@@ -198,7 +198,7 @@ class Credentials(CommandTest):
         with self.assertRaises(zkwire.Refused):
             self.nodes()
         self.assertEqual(self.call("-n", "--auth-file", ours, self.lock, "--", "true"), (75, b"", b""))
-        for arguments in ((), ("--auth-file", self.auth("digest:user:wrong", "wrong"))):
+        for arguments in ((), ("--auth-file", self.auth("digest:user:wrong", "other"))):
             for more in ((), ("-n",)):
                 status, out, err = self.call(*arguments, *more, self.lock, "--", "touch", self.file("ran"))
                 self.assertEqual((status, out), (77, b""))

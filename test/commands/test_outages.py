@@ -112,6 +112,16 @@ class Waiting(NetworkTest):
             begin(at)
             over.wait(0.05)
 
+    def test_servers_that_are_gone_when_it_is_over_are_told(self):
+        """Also where somebody held before: nobody knows who does then."""
+        self.hold()
+        self.open_network(1)
+        waiter = self.queue("-w", "6", "-E", "0", "-s", self.network.lists[0])
+        self.network.refuse(0)
+        status, out, err = waiter.result()
+        self.assertEqual((status, out), (69, b""))
+        self.assert_one_line(err, self.lock, "not granted within 6.000 s", "no server is reached now", "127.0.0.1:", "-s")
+
     def test_is_over_in_time(self):
         kinds = (lambda at: self.network.cut(at), lambda at: self.network.refuse(at),
                  lambda at: self.network.hold(Network.SILENT, at), lambda at: self.network.hold(Network.SILENT_TO_CLIENT, at),

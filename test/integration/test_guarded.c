@@ -119,9 +119,10 @@ static void all_is_written_or_nothing(void)
 {
 	holder    w;
 	zkl_error error = {0};
-	char      missing[300];
+	char      missing[300], below[320];
 	holder_open(&w);
 	snprintf(missing, sizeof missing, "%s/missing", w.data_path.text);
+	snprintf(below, sizeof below, "%s/below", missing);
 	const zkl_write all[] = {{ZKL_WRITE_CREATE, w.child, "a", 1, -1},
 	                         {ZKL_WRITE_SET, w.data_path.text, "b", 1, -1},
 	                         {ZKL_WRITE_SET, missing, "c", 1, -1},
@@ -140,6 +141,10 @@ static void all_is_written_or_nothing(void)
 	EXPECT_INT(error.zk_code, ZNOTEMPTY);
 	EXPECT_RC(zkl_guarded_delete(w.s, &w.grant, missing, -1, ENOUGH_MS, &error), ZKL_EZK);
 	EXPECT_INT(error.zk_code, ZNONODE);
+	EXPECT_TRUE(strstr(error.message, "parent") == NULL);
+	EXPECT_RC(zkl_guarded_create(w.s, &w.grant, below, NULL, 0, ENOUGH_MS, &error), ZKL_EZK);
+	EXPECT_INT(error.zk_code, ZNONODE);
+	EXPECT_TRUE(strstr(error.message, "/missing/below cannot be written, its parent is missing: ") != NULL);
 	holder_close(&w);
 }
 

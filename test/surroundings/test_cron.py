@@ -58,7 +58,7 @@ env | grep -v -e ^ZKLOCK_ -e ^_= | sort
 tty
 (: </dev/tty) 2>&1 | sed 's/.*: //'
 cat | wc -c
-grep -e ^SigBlk -e ^SigIgn -e ^SigCgt /proc/$$/status
+while read -r line; do case $line in SigBlk*|SigIgn*|SigCgt*) echo "$line" ;; esac; done </proc/$$/status
 umask
 pwd
 """

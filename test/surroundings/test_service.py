@@ -147,6 +147,15 @@ class WaitAndStop(ServiceTest):
         self.assertEqual(self.show("Result", "ExecMainStatus"), ("signal", "9"))
 
 
+class Restart(ServiceTest):
+    def test_worker_that_fails_at_once_is_started_again_and_again(self):
+        """By default systemd gives up after five starts within ten seconds."""
+        self.install('echo $$ >> "$DIR/ran"\nexit 1\n')
+        machine.must("systemctl", "start", self.unit)
+        wait_for(lambda: len(self.lines("ran")) > 6 or self.state() == "failed", "it was started often")
+        self.assertGreater(len(self.lines("ran")), 6)
+
+
 class Notify(ServiceTest):
     def test_workers_word_reaches_systemd(self):
         self.install(NOTIFIES, "Type=notify", "NotifyAccess=all", "TimeoutStartSec=infinity")

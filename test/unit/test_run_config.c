@@ -36,7 +36,6 @@ static void configuration_names_servers_and_credentials(void)
 	CONFIGURES("ZKLOCK_SERVERS=h:1,h:2/c\n", "h:1,h:2/c|none");
 	CONFIGURES("# ours\n\n  ZKLOCK_SERVERS = h:1 \r\n\t# end", "h:1|none");
 	CONFIGURES("ZKLOCK_SERVERS=\"h:1\"", "h:1|none");
-	CONFIGURES("ZKLOCK_SERVERS='h:1'\nZKLOCK_SERVERS=h:2", "h:2|none");
 	CONFIGURES("ZKLOCK_AUTH_FILE=/a/b", "none|/a/b");
 	CONFIGURES("ZKLOCK_AUTH_FILE = '/a b'\nZKLOCK_SERVERS=h:1\n", "h:1|/a b");
 	CONFIGURES("# none\n", "none|none");
@@ -51,6 +50,9 @@ static void malformed_configuration_is_refused_by_line(void)
 	MALFORMED("# a\nZKLOCK_SERVERS=h:1\nnonsense\n", "line 3: not KEY=VALUE");
 	MALFORMED("\nZKLOCK_SERVER=h:1\n",
 	          "line 2: unknown key \"ZKLOCK_SERVER\": there are ZKLOCK_SERVERS and ZKLOCK_AUTH_FILE");
+	MALFORMED("ZKLOCK_SERVERS=h:1\n\nZKLOCK_SERVERS=h:1\n", "line 3: ZKLOCK_SERVERS is given twice");
+	MALFORMED("ZKLOCK_AUTH_FILE=/a\nZKLOCK_SERVERS=h:1\nZKLOCK_AUTH_FILE=/b\n",
+	          "line 3: ZKLOCK_AUTH_FILE is given twice");
 	MALFORMED("ZKLOCK_SERVERS=\n", "line 1: ZKLOCK_SERVERS has no value");
 	MALFORMED("ZKLOCK_SERVERS=h\0:1\n", "line 1");
 	MALFORMED("ZKLOCK_AUTH_FILE=\"\"\n", "line 1: ZKLOCK_AUTH_FILE has no value");
