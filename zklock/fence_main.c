@@ -259,15 +259,13 @@ static int admit(zkl_fence *fence, const char *file, struct access *access)
 	char     *name = name_of(file), *held = NULL;
 	int       status = access->status = ZKL__STATUS_FAILED;
 
-	if (name == NULL) {
+	if (name == NULL || limit_wait(access) < 0) {
 		status = refuse(status, file, strerror(errno));
 	} else if (zkl__nesting_check(getenv(ZKL__HELD_VARIABLE), name, &held)) {
 		status = refuse(ZKL__STATUS_USAGE, file,
 		                "this process runs under the same fence already: it would wait for itself");
 	} else if (held == NULL) {
 		status = refuse(status, file, "out of memory");
-	} else if (limit_wait(access) < 0) {
-		status = refuse(status, file, strerror(errno));
 	} else {
 		access->options.name = name;
 		access->options.held = held;

@@ -276,6 +276,8 @@ static void kill_tree(struct warden *warden)
 		signal_command(warden, SIGKILL);
 		kill(warden->command, SIGKILL);
 	}
+	if (warden->init > 0)
+		kill(warden->init, SIGKILL);
 	signal_tree(warden, SIGKILL);
 	for (unsigned i = 0; i < KILL_BURST && warden->has_tree; i++) {
 		zkl__proctree_kill_children();
