@@ -324,15 +324,15 @@ static void ended(struct zkl__front *front, int code)
 		step(front, ZKL__ON_ENDED, code);
 }
 
-static bool is_without_chroot(const zkl_event *event)
+static const char *missing_chroot(const struct zkl__front *front, const zkl_event *event)
 {
-	return event->code == ZKL_EPATH && event->error != NULL && event->error->zk_code == NO_NODE;
+	const bool is_missing = event->code == ZKL_EPATH && event->error != NULL && event->error->zk_code == NO_NODE;
+
+	return is_missing ? strchr(front->servers, '/') : NULL;
 }
 
-static void because_without_chroot(struct zkl__front *front)
+static void because_without_chroot(struct zkl__front *front, const char *chroot)
 {
-	const char *chroot = strchr(front->servers, '/');
-
 	BECAUSE(front, "%s: there is no chroot %.190s, which is never made here: zkCli.sh create %.190s",
 	        front->servers_from, chroot, chroot);
 }
@@ -354,7 +354,8 @@ static int not_granted(struct zkl__front *front)
 
 static void on_ended(struct zkl__front *front, const zkl_event *event)
 {
-	int code = event->code;
+	const char *chroot = missing_chroot(front, event);
+	int         code = event->code;
 
 	if (front->granted)
 		lose(front);
@@ -365,8 +366,8 @@ static void on_ended(struct zkl__front *front, const zkl_event *event)
 		code = not_granted(front);
 	else if (event->code == ZKL_ENOTCONN)
 		because_unanswered(front);
-	else if (is_without_chroot(event))
-		because_without_chroot(front);
+	else if (chroot != NULL)
+		because_without_chroot(front, chroot);
 	else
 		BECAUSE(front, "%s", text_of(event));
 	ended(front, code);
