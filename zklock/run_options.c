@@ -306,7 +306,8 @@ static int parse_operands(char **operands, struct zkl__run_options *ret, char *w
 		return WRONG("no PATH given: " FORM);
 	ret->path = operands[0];
 	if (ret->path[0] != '/')
-		return WRONG("\"%.200s\" is no PATH, which begins with \"/\": " FORM, ret->path);
+		return WRONG("PATH begins with \"/\", and \"%.120s\" does not: did you mean \"/%.120s\"? " FORM,
+		             ret->path, ret->path);
 	operands++;
 	if (operands[0] != NULL && strcmp(operands[0], "--") == 0)
 		operands++;

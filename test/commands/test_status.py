@@ -184,8 +184,8 @@ class Refused(CommandTest):
                 self.refused(64, *arguments, parts=(part,))
 
     def test_path_without_a_leading_slash(self):
-        self.refused(64, "locks/a", "--", "true", parts=('"locks/a" is no PATH',))
-        self.refused(64, "-q", "locks/a", "--", "true", parts=('"locks/a" is no PATH',))
+        self.refused(64, "locks/a", "--", "true", parts=('did you mean "/locks/a"?',))
+        self.refused(64, "-q", "locks/a", "--", "true", parts=('did you mean "/locks/a"?',))
 
     def test_paths_that_break_a_rule(self):
         for path in ("", "/", "/a//b", "/a/", "/a/../b", "/a/./b", "/" + "x" * 10000, "/zookeeper/x", "/a\nb"):

@@ -165,9 +165,10 @@ static void wrong_command_lines_are_refused_with_a_reason(void)
 	REFUSES("no PATH", "-n");
 	REFUSES("no COMMAND", "/a");
 	REFUSES("no COMMAND", "/a", "--");
-	REFUSES("\"locks/a\" is no PATH, which begins with \"/\": zklock-run [OPTION...] PATH", "locks/a", "true");
-	REFUSES("\"true\" is no PATH", "--", "true");
-	REFUSES("\"\" is no PATH", "", "true");
+	REFUSES("PATH begins with \"/\", and \"locks/a\" does not: did you mean \"/locks/a\"? zklock-run [OPTION...] PATH",
+	        "locks/a", "true");
+	REFUSES("\"true\" does not: did you mean", "--", "true");
+	REFUSES("and \"\" does not", "", "true");
 	REFUSES("\"-n\" comes behind PATH, and options before it: zklock-run [OPTION...] PATH", "/a", "-n", "--",
 	        "true");
 	REFUSES("\"--wait=5\" comes behind PATH", "-q", "/a", "--wait=5", "true");
