@@ -395,15 +395,15 @@ static pid_t find_living(const char *list, const struct zkl__process *except, si
  * before, too. */
 pid_t zkl__proctree_living_child(const struct zkl__process *except, size_t except_count)
 {
-	char *before = NULL, *now = read_children();
-	pid_t living = now == NULL ? -1 : find_living(now, except, except_count);
+	char *before = NULL, *now = NULL;
+	pid_t living;
 
-	while (living == 0 && (before == NULL || strcmp(before, now) != 0)) {
+	do {
 		free(before);
 		before = now;
 		now = read_children();
 		living = now == NULL ? -1 : find_living(now, except, except_count);
-	}
+	} while (living == 0 && (before == NULL || strcmp(before, now) != 0));
 	free(before);
 	free(now);
 	return living;

@@ -205,12 +205,15 @@ static int find_with(const struct setting *servers, const struct setting *auth_f
 		         " in the environment or in " CONFIGURATION);
 		return ZKL__STATUS_USAGE;
 	}
-	const int rc = auth_file->value != NULL ? read_auth(auth_file, &ret->auth, ret_why) : 0;
+	int rc = 0;
+	if (auth_file->value == NULL) {
+		snprintf(ret->auth_from, sizeof(ret->auth_from), "no credentials were given");
+	} else {
+		snprintf(ret->auth_from, sizeof(ret->auth_from), "%s: %.300s", auth_file->from, auth_file->value);
+		rc = read_auth(auth_file, &ret->auth, ret_why);
+	}
 	if (rc != 0)
 		return rc;
-	snprintf(ret->auth_from, sizeof(ret->auth_from), "%s%s%.300s",
-	         auth_file->value != NULL ? auth_file->from : "no credentials were given",
-	         auth_file->value != NULL ? ": " : "", auth_file->value != NULL ? auth_file->value : "");
 	ret->servers_from = servers->from;
 	ret->servers = strdup(servers->value);
 	return ret->servers != NULL ? 0 : no_memory(ret_why);

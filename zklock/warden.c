@@ -273,7 +273,7 @@ static void kill_tree(struct warden *warden)
 	warden->kill_pause_ns = zkl__kill_pause_next(warden->kill_pause_ns);
 	/* First what needs no file: none may be to be had. */
 	if (warden->command > 0) {
-		signal_command(warden, SIGKILL);
+		kill(-warden->group, SIGKILL);
 		kill(warden->command, SIGKILL);
 	}
 	if (warden->init > 0)
