@@ -138,24 +138,46 @@ static int run(const zkl_fence *fence, zkl_fence_access *access, void *user)
 	return r;
 }
 
-static int admit_alone(zkl_fence *fence, uint64_t token, zkl_fence_access *access, void *user, zkl_error *reterr)
+static bool lock_at_once(zkl_fence *fence)
 {
-	int r = fence->on_file ? zkl__fence_file_lock(&fence->file, reterr) : 0;
+	if (pthread_mutex_trylock(&fence->mutex) != 0)
+		return false;
+	if (!fence->on_file || zkl__fence_file_try_lock(&fence->file))
+		return true;
+	pthread_mutex_unlock(&fence->mutex);
+	return false;
+}
 
+static int lock(zkl_fence *fence, uint64_t token, zkl_error *reterr)
+{
+	uint64_t mark = atomic_load(&fence->mark);
+	int      r;
+
+	/* Most often nobody else is in here, and a look at the file costs. */
+	if (token >= mark && lock_at_once(fence))
+		return 0;
+	/* The mark only grows: who is stale now will be when it is its turn. */
+	mark = zkl_fence_mark(fence);
+	if (token < mark)
+		return refuse(token, mark, reterr);
+	pthread_mutex_lock(&fence->mutex);
+	r = fence->on_file ? zkl__fence_file_lock(&fence->file, reterr) : 0;
 	if (r < 0)
-		return r;
-	r = fence->on_file ? raise_on_file(fence, token, reterr) : raise_in_memory(fence, token, reterr);
-	if (r == 0 && access)
-		r = run(fence, access, user);
+		pthread_mutex_unlock(&fence->mutex);
+	return r;
+}
+
+static void unlock(zkl_fence *fence)
+{
 	/* Not what a child has, that the access has forked: the lock is the parent's. */
 	if (fence->on_file && !is_forked(fence))
 		zkl__fence_file_unlock(&fence->file);
-	return r;
+	pthread_mutex_unlock(&fence->mutex);
 }
 
 int zkl_fence_admit(zkl_fence *fence, uint64_t token, zkl_fence_access *access, void *user, zkl_error *reterr)
 {
-	uint64_t mark;
+	int r;
 
 	if (!fence)
 		return zkl__error(reterr, ZKL_EINVAL, 0, 0, "fence is NULL");
@@ -167,13 +189,13 @@ int zkl_fence_admit(zkl_fence *fence, uint64_t token, zkl_fence_access *access, 
 		return zkl__error(reterr, ZKL_EDEADLK, 0, 0, "called in an access to the same fence");
 	if (!fence->on_file && !access)
 		return raise_in_memory(fence, token, reterr);
-	/* It only grows: who is stale now will be when it is its turn. */
-	mark = zkl_fence_mark(fence);
-	if (token < mark)
-		return refuse(token, mark, reterr);
-	pthread_mutex_lock(&fence->mutex);
-	int r = admit_alone(fence, token, access, user, reterr);
-	pthread_mutex_unlock(&fence->mutex);
+	r = lock(fence, token, reterr);
+	if (r < 0)
+		return r;
+	r = fence->on_file ? raise_on_file(fence, token, reterr) : raise_in_memory(fence, token, reterr);
+	if (r == 0 && access)
+		r = run(fence, access, user);
+	unlock(fence);
 	return r;
 }
 

@@ -284,20 +284,26 @@ int zkl__fence_file_settle(struct zkl__fence_file *file, uint64_t mark, zkl_erro
 
 /* ---- locks: of the open file, not of the process, and so between threads and across a fork too ---------------------------- */
 
-static int set_lock(const struct zkl__fence_file *file, short type)
+static int set_lock(const struct zkl__fence_file *file, int command, short type)
 {
 	struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
-	int          r;
 
-	do
-		r = fcntl(file->fd, file->impatient && *file->impatient ? F_OFD_SETLK : F_OFD_SETLKW, &lock);
-	while (r < 0 && errno == EINTR);
-	return r;
+	return fcntl(file->fd, command, &lock);
+}
+
+bool zkl__fence_file_try_lock(const struct zkl__fence_file *file)
+{
+	return set_lock(file, F_OFD_SETLK, F_WRLCK) == 0;
 }
 
 int zkl__fence_file_lock(const struct zkl__fence_file *file, zkl_error *reterr)
 {
-	if (set_lock(file, F_WRLCK) == 0)
+	int r;
+
+	do
+		r = set_lock(file, file->impatient && *file->impatient ? F_OFD_SETLK : F_OFD_SETLKW, F_WRLCK);
+	while (r < 0 && errno == EINTR);
+	if (r == 0)
 		return 0;
 	if (errno == EAGAIN)
 		return zkl__error(reterr, ZKL_EBUSY, 0, EAGAIN, "%.120s: another access runs", file->path);
@@ -306,7 +312,7 @@ int zkl__fence_file_lock(const struct zkl__fence_file *file, zkl_error *reterr)
 
 void zkl__fence_file_unlock(const struct zkl__fence_file *file)
 {
-	set_lock(file, F_UNLCK);
+	set_lock(file, F_OFD_SETLK, F_UNLCK);
 }
 
 /* ---- making one ------------------------------------------------------------------------------------------------------------ */

@@ -56,6 +56,7 @@ void zkl__fence_file_close(struct zkl__fence_file *file);
 /* Against all other handles, in any process. ZKL_EBUSY: another has it, and it is not to be waited for (any more, if a signal
  * that interrupts has set that). */
 int  zkl__fence_file_lock(const struct zkl__fence_file *file, zkl_error *reterr);
+bool zkl__fence_file_try_lock(const struct zkl__fence_file *file); /* at once; false also where it fails */
 void zkl__fence_file_unlock(const struct zkl__fence_file *file);
 
 /* Under the lock: the mark as it stands. */

@@ -127,8 +127,8 @@ static proxy_door door_of(const point *p)
 
 static void note_requests(_Atomic int *least, int count)
 {
-	int seen = 0;
-	while (!atomic_compare_exchange_weak(least, &seen, count) && (seen == 0 || count < seen))
+	int before = 0;
+	while (!atomic_compare_exchange_weak(least, &before, count) && (before == 0 || count < before))
 		continue;
 }
 
