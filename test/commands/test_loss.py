@@ -194,6 +194,7 @@ class FrontStopped(LossTest):
 class FrontKilled(LossTest):
     def test_command_dies_and_the_lock_frees_with_the_session(self):
         session_s = 4
+        freed = []
         for number in range(20 if LONG else 3):
             with self.subTest(round=number):
                 for name in os.listdir(self.folder):
@@ -208,8 +209,11 @@ class FrontKilled(LossTest):
                 self.assertLess(time.monotonic() - began, session_s)
                 wait_for(lambda: not lives(warden), "the warden has ended")
                 wait_for(lambda: not self.nodes(), "the lock is free")
-                self.assertLess(time.monotonic() - began, session_s + 2 * TICK_S + 1)
+                freed.append(time.monotonic() - began)
                 self.assertIn(b"died", holder.result()[2])
+        # A machine that stalls is later at times.
+        self.assertLess(max(freed), session_s + 2 * TICK_S + 1)
+        self.assertLess(min(freed), session_s + 1.5 * TICK_S)
 
     def test_at_any_moment_of_the_start(self):
         for number in range(60 if LONG else 15):

@@ -126,7 +126,7 @@ class Waiting(NetworkTest):
         kinds = (lambda at: self.network.cut(at), lambda at: self.network.refuse(at),
                  lambda at: self.network.hold(Network.SILENT, at), lambda at: self.network.hold(Network.SILENT_TO_CLIENT, at),
                  lambda at: self.network.drop(True, at))
-        waits = (0.2, 1, 5) if LONG else (0.2, 5)
+        waits = (0.05, 0.2, 1, 5) if LONG else (0.05, 5)
         self.hold()
         self.open_network(len(kinds) * len(waits))
         # One connect, with all that comes before and after it.
