@@ -235,6 +235,7 @@ class CommandTest(TidyTest):
                              until=lambda: os.path.exists(ready), what="the command runs", **options)
         with open(ready, encoding="ascii") as file:
             wrapper.command = self.seen_from_here(int(file.read()))
+        wait_for(lambda: script.encode() not in read_proc(wrapper.command, "cmdline"), "the shell has become the command")
         return wrapper
 
     def seen_from_here(self, number):

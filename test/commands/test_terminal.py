@@ -571,7 +571,7 @@ class Pipeline(TerminalTest):
         self.assertEqual((self.text("ready.line"), self.text("ready.status")), ("what was typed\n", "%d\n" % status))
 
     def test_command_that_is_told_to_end_may_ask(self):
-        self.start_asking("--max-hold", "1s")
+        self.start_asking("--max-hold", "5s")
         self.assert_asked(78)
 
     def test_command_that_has_lost_the_lock_may_ask(self):
