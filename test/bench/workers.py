@@ -111,11 +111,26 @@ class Holders(Program):
         self.hear("ready")
 
 
+def cpu_s(pids):
+    """Time that these processes have had so far, by the clocks of clock_getcpuclockid(3)."""
+    return sum(time.clock_gettime(~pid << 3 | 2) for pid in pids)
+
+
+class Servers:
+    def __init__(self):
+        self.pids = [int(subprocess.run([ZK, "pid", str(i + 1)], stdout=subprocess.PIPE, check=True).stdout)
+                     for i in range(SERVERS.count(",") + 1)]
+
+    def cpu_s(self):
+        return cpu_s(self.pids)
+
+
 class Crews:
-    """The workers of a run, started when they are first asked for and ended with it."""
+    """The workers of a run, started when they are first asked for and ended with it, beside the servers."""
 
     def __init__(self):
         self.crews = {}
+        self.servers = Servers()
 
     def of(self, kind, size, **options):
         """So many workers of a kind; the same ones each time, with more behind them as need be."""
@@ -135,18 +150,26 @@ class Crews:
             each.close()
 
 
+def connections(workers, number):
+    """What the kernel says of each connection to a server of these processes, by the name of a number. There may be none."""
+    pids = {each.process.pid for each in workers}
+    sockets = subprocess.run(["ss", "-Htinp", "state", "established"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    for each in re.split(r"\n(?=\S)", sockets):
+        pid = re.search(r"pid=(\d+)", each)
+        value = re.search(number + r":(\d+)", each)
+        if pid and value and int(pid.group(1)) in pids:
+            yield int(value.group(1))
+
+
 def received(workers):
     """Bytes that these processes have read from servers. The servers' own count of them is the same, where they count at
     all, but has other clients in it."""
-    pids = {each.process.pid for each in workers}
-    sockets = subprocess.run(["ss", "-Htinp", "state", "established"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    total = 0
-    for each in re.split(r"\n(?=\S)", sockets):
-        pid = re.search(r"pid=(\d+)", each)
-        count = re.search(r"bytes_received:(\d+)", each)
-        if pid and count and int(pid.group(1)) in pids:
-            total += int(count.group(1))
-    return total
+    return sum(connections(workers, "bytes_received"))
+
+
+def silent_s(worker):
+    """How long ago it has sent anything to a server."""
+    return min(connections([worker], "lastsnd")) / 1000
 
 
 def wait_quiet(workers):
