@@ -71,12 +71,13 @@ class FirstProcess(CommandTest):
 
     def test_zombies_are_reaped_those_of_others_too(self):
         """Orphans of the command become the warden's, those of `docker exec` the first process's."""
-        made = self.running("(setsid sh -c 'exec sleep 2' &); touch /ready; exec sleep 1000")
-        made.must("sh", "-c", "sleep 2 >/dev/null 2>&1 & exit 0")
+        made = self.running("(setsid sh -c 'exec sleep 600' &); touch /ready; exec sleep 1000")
+        made.must("sh", "-c", "sleep 600 >/dev/null 2>&1 & exit 0")
         states = r"cat /proc/[0-9]*/stat 2>/dev/null | sed -n 's/^[0-9]* (sleep) \(.\) \([0-9]*\) .*/\1\2/p' | sort"
         look = lambda: made.must("sh", "-c", states).split()
         warden = made.warden(1)
         wait_for(lambda: look() == sorted(["S1", "S" + warden, "S" + warden]), "both are orphans")
+        made.must("sh", "-c", "for i in $(grep -lz '^600$' /proc/[0-9]*/cmdline 2>/dev/null); do i=${i#/proc/}; kill ${i%/*}; done")
         wait_for(lambda: look() == ["S" + warden], "what is left is the command")
 
     def test_killed_warden_ends_the_container(self):
