@@ -258,13 +258,15 @@ static void stall_to_deadline(struct rng *rng)
 	int              holder = some_holder(rng);
 	struct zkl__hub *hub = holder < 0 ? NULL : process_hub((unsigned)holder);
 	int64_t          deadline = hub ? atomic_load(&hub->deadline_ns) : 0;
+	int64_t          length = rng_between(rng, -2 * MS, 2 * MS);
 
 	if (!deadline)
 		return;
+	if (rng_chance(rng, 2))
+		length += rng_below(rng, hub->lease.timeout_ns / 6);
 	TRACE("process %d: its protocol thread stalls until about the end of its lease", holder);
-	process_stall((unsigned)holder, THREAD_PROTOCOL,
-	              process_true_time((unsigned)holder, deadline) - agenda_now() + rng_between(rng, -2 * MS, 2 * MS) +
-	                      (rng_chance(rng, 2) ? rng_below(rng, hub->lease.timeout_ns / 6) : 0));
+	length += process_true_time((unsigned)holder, deadline) - agenda_now();
+	process_stall((unsigned)holder, THREAD_PROTOCOL, length);
 }
 
 static void rejoin(uint32_t process, uint32_t unused)

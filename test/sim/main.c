@@ -30,7 +30,8 @@ struct options {
 /* What a worker has found. */
 struct share {
 	pid_t    worker;
-	uint64_t seed; /* that is being run */
+	uint64_t seed;   /* that is being run */
+	uint64_t digest; /* of all that it ran, in whatever order */
 	uint64_t passed, failed, events, grants, losses, elections;
 	uint64_t events_of[BUCKETS];
 	unsigned least_faults, least_owners;
@@ -98,6 +99,7 @@ static void note(struct share *s, uint64_t seed, const struct schedule_result *r
 {
 	uint64_t bucket = r->events / BUCKET;
 
+	s->digest += r->digest;
 	s->events += r->events;
 	s->grants += r->grants;
 	s->losses += r->losses;
@@ -191,6 +193,7 @@ static uint64_t median_events(const struct share *shares, unsigned jobs, uint64_
 
 static void add(struct share *all, const struct share *one)
 {
+	all->digest += one->digest;
 	all->passed += one->passed;
 	all->failed += one->failed;
 	all->events += one->events;
@@ -249,6 +252,7 @@ static int run(const struct options *o)
 	       " grants, %" PRIu64 " losses, %" PRIu64 " with elections of a leader\n",
 	       all.passed + all.failed, all.least_owners, all.least_faults,
 	       median_events(shares, o->jobs, all.passed + all.failed), all.grants, all.losses, all.elections);
+	printf("digest %016" PRIx64 "\n", all.digest);
 	printf("%" PRIu64 " passed, %" PRIu64 " failed\n", all.passed, all.failed);
 	return !good ? 3 : all.failed || !covered;
 }

@@ -147,8 +147,9 @@ static int64_t world_wall(void *world)
 static struct zkl__uuid world_uuid(void *world)
 {
 	struct process *p = world;
+	uint64_t        high = rng_next(&p->rng), low = rng_next(&p->rng);
 
-	return (struct zkl__uuid){rng_next(&p->rng), rng_next(&p->rng) & ~UINT64_C(0xffff)};
+	return (struct zkl__uuid){high, low & ~UINT64_C(0xffff)};
 }
 
 static void world_send(void *world, uint64_t party, const struct zkl__request *request)

@@ -266,6 +266,20 @@ static void come_to_rest(struct world *w)
 	}
 }
 
+/* Two runs that differ in anything that was done, or when, differ in this. */
+static uint64_t digest(uint64_t seed)
+{
+	uint64_t sum = rng_mix(seed ^ agenda_digest());
+
+	for (int16_t i = 0; i < tree_nodes(); i++) {
+		const struct tree_node *n = tree_node(i);
+
+		sum = rng_mix(sum ^ n->uuid.high);
+		sum = rng_mix(sum ^ n->uuid.low ^ (uint64_t)n->born << 32 ^ (uint64_t)n->died);
+	}
+	return sum;
+}
+
 void schedule_run(uint64_t seed, uint64_t without, bool trace, struct schedule_result *ret)
 {
 	struct world *w = &world;
@@ -289,7 +303,7 @@ void schedule_run(uint64_t seed, uint64_t without, bool trace, struct schedule_r
 	ret->grants = invariants_grants();
 	ret->losses = invariants_losses();
 	ret->elections = zk_elections();
-	ret->digest = ret->events * 0x9e3779b97f4a7c15 ^ (uint64_t)tree_end() << 32 ^ (uint64_t)ret->length_ns;
+	ret->digest = digest(seed);
 	for (unsigned i = 0; i < w->processes; i++)
 		if (process_alive(i))
 			process_kill(i, INT64_MAX);

@@ -455,6 +455,7 @@ void wrapper_start(unsigned owner, unsigned process, uint64_t seed)
 {
 	struct wrapper *w = &wrappers[owner];
 	uint32_t        life = w->life + 1, term = w->term + 1;
+	bool            min_hold, wait_all, tries;
 
 	memset(w, 0, sizeof *w);
 	w->rng = rng_make(seed, 'c');
@@ -463,10 +464,10 @@ void wrapper_start(unsigned owner, unsigned process, uint64_t seed)
 	w->process = process;
 	w->running = w->warden = true;
 	w->leader = rng_chance(&w->rng, 3);
-	const struct zkl__supervisor_policy policy = {.busy_status = ZKL__STATUS_BUSY,
-	                                              .min_hold = !w->leader && rng_chance(&w->rng, 3),
-	                                              .wait_all = rng_chance(&w->rng, 3),
-	                                              .leader = w->leader};
+	min_hold = !w->leader && rng_chance(&w->rng, 3);
+	wait_all = rng_chance(&w->rng, 3);
+	const struct zkl__supervisor_policy policy = {
+		.busy_status = ZKL__STATUS_BUSY, .min_hold = min_hold, .wait_all = wait_all, .leader = w->leader};
 	zkl__supervisor_init(&w->supervisor, &policy);
 	w->max_hold = rng_chance(&w->rng, 4) ? some_time(w) : 0;
 	if (rng_chance(&w->rng, 6))
@@ -474,7 +475,8 @@ void wrapper_start(unsigned owner, unsigned process, uint64_t seed)
 	for (int64_t i = rng_below(&w->rng, 3); i-- > 0;)
 		ever(w, 1 + rng_below(&w->rng, 2 * owner_options_of(owner)->pace), signalled);
 	ever(w, owner_options_of(owner)->pace, connect_timeout);
-	owner_attempt(owner, rng_chance(&w->rng, 4) ? rng_below(&w->rng, 2) * some_time(w) / MS : ZKL_FOREVER);
+	tries = rng_chance(&w->rng, 2);
+	owner_attempt(owner, !rng_chance(&w->rng, 4) ? ZKL_FOREVER : tries ? 0 : some_time(w) / MS);
 }
 
 void wrapper_forget(unsigned owner)
