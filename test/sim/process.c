@@ -27,8 +27,8 @@ struct process {
 	int64_t                close_by, restart_after;
 	int64_t                paused_until, stalled_until[THREADS], hindered;
 	struct mail            mailbox[MAILBOX];
-	unsigned               mail_count;
-	bool                   awake, woken; /* runs; will run */
+	unsigned               mail_count, taken; /* taken: of these its protocol thread is dealing with so many */
+	bool                   awake, woken;      /* runs; will run */
 	int64_t                timer_at;
 	int32_t                view;
 	struct zkl__source    *first, *last; /* with events */
@@ -413,15 +413,21 @@ static void hand_out(struct process *p, const struct mail *mail)
 	p->view = tree_end();
 }
 
-/* Of a client whose session is over: whatever it says means nothing for the next one. */
-static void discard(struct process *p, unsigned from)
+static void remove_mail(struct process *p, unsigned count)
 {
-	for (unsigned i = from; i < p->mail_count; i++)
+	p->mail_count -= count;
+	memmove(p->mailbox, p->mailbox + count, p->mail_count * sizeof *p->mailbox);
+}
+
+/* Of a client whose session is over: whatever it says means nothing for the next one. */
+static void discard(struct process *p, unsigned from, unsigned to)
+{
+	for (unsigned i = from; i < to; i++)
 		if (p->mailbox[i].type == MAIL_REPLY) {
 			p->mailbox[i].result = ZKL__UNKNOWN;
 			hand_out(p, &p->mailbox[i]);
 		}
-	p->mail_count = 0;
+	remove_mail(p, to);
 }
 
 static void end_client(struct process *p)
@@ -432,7 +438,7 @@ static void end_client(struct process *p)
 	TRACE("process %u: the session ends", process);
 	zkl__hub_expired(&p->hub);
 	client_close(process);
-	discard(p, 0);
+	discard(p, 0, p->mail_count);
 }
 
 static void begin_client(struct process *p)
@@ -442,19 +448,37 @@ static void begin_client(struct process *p)
 	client_open((unsigned)(p - processes), p->options.timeout);
 }
 
-static void empty_mailbox(struct process *p)
+/* Between two mails: it does not run all the time. */
+static bool is_held_up(struct process *p)
 {
-	for (unsigned i = 0; i < p->mail_count; i++) {
-		if (p->mailbox[i].type != MAIL_EXPIRED) {
-			hand_out(p, &p->mailbox[i]);
-			continue;
+	unsigned process = (unsigned)(p - processes);
+
+	return faults_between_mails(process) || process_thread_at(process, THREAD_PROTOCOL) > agenda_now() ||
+	       rng_chance(&p->rng, 8);
+}
+
+/* What has come by now; what comes meanwhile is for another time. False: the thread is held up between two of it. */
+static bool empty_mailbox(struct process *p)
+{
+	unsigned i = 0;
+
+	if (!p->taken)
+		p->taken = p->mail_count;
+	while (i < p->taken) {
+		if (p->mailbox[i].type == MAIL_EXPIRED) {
+			discard(p, i + 1, p->taken);
+			p->taken = 0;
+			end_client(p);
+			begin_client(p);
+			return true;
 		}
-		discard(p, i + 1);
-		end_client(p);
-		begin_client(p);
-		return;
+		hand_out(p, &p->mailbox[i++]);
+		if (i < p->taken && is_held_up(p))
+			break;
 	}
-	p->mail_count = 0;
+	remove_mail(p, i);
+	p->taken -= i;
+	return !p->taken;
 }
 
 /* ---- protocol thread --------------------------------------------------------------------------------------------- */
@@ -508,6 +532,7 @@ static void finish_closing(struct process *p)
 static void run_protocol(uint32_t process, uint32_t life)
 {
 	struct process *p = &processes[process];
+	bool            through;
 
 	if (p->life != life)
 		return;
@@ -518,12 +543,18 @@ static void run_protocol(uint32_t process, uint32_t life)
 	p->woken = false;
 	p->awake = true;
 	invariants_before(process);
-	empty_mailbox(p);
-	if (p->cancelled && p->hub.refused != ZKL_ECANCELED)
-		zkl__hub_refuse(&p->hub, ZKL_ECANCELED);
-	zkl__hub_timer(&p->hub);
+	through = empty_mailbox(p);
+	if (through) {
+		if (p->cancelled && p->hub.refused != ZKL_ECANCELED)
+			zkl__hub_refuse(&p->hub, ZKL_ECANCELED);
+		zkl__hub_timer(&p->hub);
+	}
 	invariants_after(process);
 	p->awake = false;
+	if (p->mail_count)
+		wake_protocol(p);
+	if (!through)
+		return;
 	if (p->closing && (!p->hub.first || process_clock(process) >= p->close_by)) {
 		finish_closing(p);
 		return;
@@ -611,7 +642,7 @@ void process_start(unsigned process)
 	p->life = life;
 	p->alive = true;
 	p->dead = p->cancelled = p->closing = false;
-	p->mail_count = 0;
+	p->mail_count = p->taken = 0;
 	p->awake = p->woken = p->delivering = false;
 	p->timer_at = INT64_MAX;
 	p->view = tree_end();
