@@ -550,11 +550,6 @@ unsigned invariants_losses(void)
 	return all.losses;
 }
 
-unsigned invariants_contenders(void)
-{
-	return (unsigned)all.count;
-}
-
 void invariants_begin(void)
 {
 	all.count = 0;

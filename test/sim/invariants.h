@@ -44,6 +44,5 @@ void invariants_excuse(unsigned process, int64_t until);
 const char *invariants_rest(void);
 unsigned    invariants_grants(void);
 unsigned    invariants_losses(void);
-unsigned    invariants_contenders(void);
 
 #endif

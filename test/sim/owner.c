@@ -519,7 +519,7 @@ bool owner_idle(unsigned owner)
 
 const char *owner_state(unsigned owner)
 {
-	static const char *const names[] = {"rests", "waits", "holds", "has lost"};
+	static const char *const names[] = {"an owner rests", "an owner waits", "an owner holds", "an owner has lost"};
 
 	return names[all.owners[owner].phase];
 }
