@@ -377,6 +377,8 @@ static void hand_out_reply(struct process *p, const struct mail *mail)
 	TRACE("process %d: %s %s: %s (%d), view %d", (int)(p - processes), zkl__op_name(r->op), reply.name,
 	      result_name(reply.result), reply.zk_code, mail->view);
 	p->view = mail->result == ZKL__UNKNOWN ? tree_end() : mail->view;
+	if (mail->result != ZKL__DONE)
+		invariants_heard((unsigned)(p - processes), (uint32_t)r->party);
 	zkl__hub_reply(&p->hub, r->party, &reply);
 	trace_lease(p, &before);
 	if (p->hub.lease.newest_ns != before.newest_ns)
@@ -391,6 +393,7 @@ static void hand_out(struct process *p, const struct mail *mail)
 	switch (mail->type) {
 	case MAIL_CONNECTED:
 		TRACE("process %d: link up", (int)(p - processes));
+		invariants_linked((unsigned)(p - processes));
 		zkl__hub_link_up(&p->hub, mail->session_id, mail->timeout);
 		break;
 	case MAIL_DISCONNECTED:
@@ -404,6 +407,7 @@ static void hand_out(struct process *p, const struct mail *mail)
 		TRACE("process %d: %s %s, view %d", (int)(p - processes), mail->gone ? "gone" : "changed",
 		      mail_watched_name(mail), mail->view);
 		p->view = mail->view;
+		invariants_heard((unsigned)(p - processes), (uint32_t)mail->party);
 		zkl__hub_watch(&p->hub, (uint32_t)mail->party, mail->gone, mail_watched_directory(mail),
 		               mail_watched_name(mail));
 		break;
