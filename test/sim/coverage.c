@@ -107,14 +107,15 @@ static bool print_row(const char *name, const uint64_t *row, size_t stride, int 
 	return good;
 }
 
-static bool print_contender(void)
+static bool print_contender(bool *ret_enough)
 {
 	uint64_t steps = 0;
-	bool     good = true;
+	bool     good = true, enough;
 
 	for (int s = 0; s < ZKL__STATES; s++)
 		for (int i = 1; i < OPS; i++)
 			steps += counts.reply[s][i];
+	*ret_enough = enough = steps > ENOUGH;
 	printf("%-16s", "contender");
 	for (int s = 0; s < ZKL__STATES; s++)
 		printf(" %9s", zkl__state_name((enum zkl__state)s));
@@ -122,30 +123,31 @@ static bool print_contender(void)
 	for (int i = 1; i < INPUTS; i++)
 		if (i != ZKL__IN_REPLY)
 			good = print_row(input_names[i], &counts.input[0][i], INPUTS, ZKL__STATES, input_table[i],
-			                 steps > ENOUGH) &&
+			                 enough) &&
 			       good;
 	for (int i = 1; i < OPS; i++)
 		if (reply_table[i])
 			good = print_row(zkl__op_name((enum zkl__op)i), &counts.reply[0][i], OPS, ZKL__STATES,
-			                 reply_table[i], steps > ENOUGH) &&
+			                 reply_table[i], enough) &&
 			       good;
 	return good;
 }
 
-static bool print_supervisor(void)
+static bool print_supervisor(bool *ret_enough)
 {
 	uint64_t steps = 0;
-	bool     good = true;
+	bool     good = true, enough;
 
 	for (int i = 0; i < SUPERVISOR_EVENTS; i++)
 		steps += counts.supervisor[0][i];
+	*ret_enough = enough = steps > ENOUGH / 10;
 	printf("\n%-16s", "supervisor");
 	for (int s = 0; s < SUPERVISOR_STATES - 1; s++)
 		printf(" %9s", supervisor_states[s]);
 	printf("\n");
 	for (int i = 0; i < SUPERVISOR_EVENTS; i++)
 		good = print_row(supervisor_events[i], &counts.supervisor[0][i], SUPERVISOR_EVENTS,
-		                 SUPERVISOR_STATES - 1, supervisor_table[i], steps > ENOUGH / 10) &&
+		                 SUPERVISOR_STATES - 1, supervisor_table[i], enough) &&
 		       good;
 	return good;
 }
@@ -153,7 +155,12 @@ static bool print_supervisor(void)
 /* Steps by state and by what came; `?`: it came, though the table says that it cannot; `!`: it never came, though it can. */
 bool coverage_print(void)
 {
-	bool contender = print_contender(), supervisor = print_supervisor();
+	bool enough_contender, enough_supervisor;
+	bool contender = print_contender(&enough_contender), supervisor = print_supervisor(&enough_supervisor);
 
+	if (!contender || !supervisor)
+		fprintf(stderr, "sim: the coverage is not what the tables of %s say: see ! and ?\n", __FILE__);
+	if (!enough_contender || !enough_supervisor)
+		fprintf(stderr, "sim: too few steps to demand every pair that is possible\n");
 	return contender && supervisor;
 }

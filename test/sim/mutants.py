@@ -21,6 +21,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = ["zklock/queue.c", "zklock/node_data.c", "zklock/lease.c", "zklock/contender.c", "zklock/watched.c", "zklock/hub.c", "zklock/driver.c",
            "zklock/error.c", "zklock/supervisor.c", "zklock/peer.c", "election/observer.c"]
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-w"]
+WRAP = "-Wl,--wrap=zkl__contender_step"
 
 C, H, D, L, Q, S = "contender.c", "hub.c", "driver.c", "lease.c", "queue.c", "supervisor.c"
 
@@ -139,7 +140,11 @@ def includes_of(top):
 
 
 def link(objects, target):
-    subprocess.run([os.environ.get("CC", "cc"), "-Wl,--wrap=zkl__contender_step", *map(str, objects), "-o", str(target)], check=True)
+    subprocess.run([os.environ.get("CC", "cc"), WRAP, *map(str, objects), "-o", str(target)], check=True)
+
+
+def sources():
+    return SOURCES + [str(each.relative_to(TOP)) for each in sorted((TOP / "test/sim").glob("*.c"))]
 
 
 def changes_of(mutant):
@@ -204,11 +209,10 @@ def main():
     with tempfile.TemporaryDirectory(prefix="zklock-mutants-") as name:
         scratch = pathlib.Path(name)
         base = {}
-        sources = SOURCES + [str(each.relative_to(TOP)) for each in sorted((TOP / "test/sim").glob("*.c"))]
-        for source in sources:
+        for source in sources():
             base[source] = scratch / (source.replace("/", "_") + ".o")
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(lambda each: compile_object(TOP / each, base[each], TOP, includes_of(TOP)), sources))
+            list(pool.map(lambda each: compile_object(TOP / each, base[each], TOP, includes_of(TOP)), sources()))
             runs = [(mutant[0], pool.submit(try_mutant, mutant, base, scratch, arguments.schedules, arguments.seed)) for mutant in mutants]
             for mutant, run in runs:
                 try:
