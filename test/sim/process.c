@@ -76,6 +76,11 @@ int64_t process_io_at(unsigned process)
 	return process_thread_at(process, THREAD_IO);
 }
 
+bool process_amid_mail(unsigned process)
+{
+	return processes[process].taken > 0;
+}
+
 int64_t process_hindered(unsigned process)
 {
 	return processes[process].hindered;
