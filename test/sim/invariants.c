@@ -78,7 +78,7 @@ static struct seen *begin(struct zkl__attempt *a, unsigned process)
 	struct seen *s = &all.attempts[all.count++];
 
 	if (all.count == ATTEMPTS) {
-		report_failure(REQUESTS, "attempts without end");
+		report_failure(ROOM, "attempts without end");
 		all.count--;
 	}
 	memset(s, 0, sizeof *s);

@@ -236,7 +236,7 @@ static void begin(struct world *w, uint64_t seed, uint64_t without, bool trace)
 static void check_effort(void)
 {
 	if (agenda_count() > 400000)
-		report_failure(REQUESTS, "it goes on without end");
+		report_failure(ROOM, "it goes on without end");
 }
 
 /* Who is still in the middle of something; NULL: nobody. */
