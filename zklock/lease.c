@@ -179,6 +179,9 @@ int64_t zkl__lease_beat_interval(const struct zkl__lease *lease, int64_t stop_ns
 	/* Where time is short, as soon as it is worth more: other proofs can have put it off. */
 	if (more > 0 && end < lease->newest_ns + beat + t / 24)
 		beat = min(beat, more);
+	/* Not just before it is, where the one after it, which is not sent until this one is answered, would be too late. */
+	if (more > beat && more < beat + t / 24 && end < lease->newest_ns + beat + t / 12)
+		beat = more;
 	return beat;
 }
 

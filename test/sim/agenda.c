@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "rng.h"
+
 #define ENTRIES 8192
 
 struct entry {
@@ -16,7 +18,7 @@ struct entry {
 static struct {
 	int64_t      now;
 	uint32_t     order, count;
-	uint64_t     happened;
+	uint64_t     happened, digest;
 	struct entry heap[ENTRIES];
 } agenda;
 
@@ -24,7 +26,7 @@ void agenda_begin(void)
 {
 	agenda.now = 0;
 	agenda.order = agenda.count = 0;
-	agenda.happened = 0;
+	agenda.happened = agenda.digest = 0;
 }
 
 int64_t agenda_now(void)
@@ -35,6 +37,11 @@ int64_t agenda_now(void)
 uint64_t agenda_count(void)
 {
 	return agenda.happened;
+}
+
+uint64_t agenda_digest(void)
+{
+	return agenda.digest;
 }
 
 static bool before(const struct entry *one, const struct entry *other)
@@ -90,6 +97,7 @@ bool agenda_step(int64_t until)
 	next = take();
 	agenda.now = next.at;
 	agenda.happened++;
+	agenda.digest = rng_mix(agenda.digest ^ (uint64_t)next.at);
 	next.fn(next.a, next.b);
 	return true;
 }

@@ -17,5 +17,7 @@ void agenda_put(int64_t at, agenda_fn *fn, uint32_t a, uint32_t b);
 bool agenda_step(int64_t until);
 /* So many have happened. */
 uint64_t agenda_count(void);
+/* Of their moments. */
+uint64_t agenda_digest(void);
 
 #endif

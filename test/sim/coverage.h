@@ -15,7 +15,8 @@ void coverage_supervisor(enum zkl__supervisor_state state, enum zkl__supervisor_
 /* The counts, to be added up over workers. */
 void *coverage_counts(size_t *ret_size);
 void  coverage_add(const void *more);
-/* Prints the tables; false: a pair that is possible was not reached, or one that is not. */
+/* Prints the tables; false: a pair that is possible was not reached, or one that is not. Says so, and also where there were
+ * too few steps to demand any. */
 bool coverage_print(void);
 
 #endif

@@ -2,6 +2,7 @@
 #include "faults.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "agenda.h"
 #include "client.h"
@@ -21,6 +22,7 @@ static struct {
 	unsigned     count;
 	uint32_t     slowed[SCHEDULE_FAULTS], cut[SCHEDULE_FAULTS]; /* connections; NO_CONN: none */
 	bool         mended;
+	int64_t      active; /* when all is mended */
 	/* An ambush: for which process, after how many grants or proofs more, for how long. */
 	struct {
 		bool     armed, by_proof, isolates;
@@ -31,6 +33,11 @@ static struct {
 		unsigned after;
 		int64_t  delay, length;
 	} ambush;
+	/* What hits this process between two mails that its protocol thread got at one time; length 0: nothing. */
+	struct hindrance {
+		enum thread thread; /* THREADS: the whole process */
+		int64_t     length, timeout;
+	} between[PROCESSES];
 } all;
 
 const char *faults_name(enum fault_kind kind)
@@ -69,6 +76,8 @@ unsigned faults_choose(struct fault *ret, unsigned limit, int64_t timeout, int64
 
 	all.count = 0;
 	all.mended = all.ambush.armed = false;
+	all.active = active;
+	memset(all.between, 0, sizeof all.between);
 	if (count > limit)
 		count = limit;
 	for (unsigned i = 0; i < count; i++) {
@@ -258,13 +267,15 @@ static void stall_to_deadline(struct rng *rng)
 	int              holder = some_holder(rng);
 	struct zkl__hub *hub = holder < 0 ? NULL : process_hub((unsigned)holder);
 	int64_t          deadline = hub ? atomic_load(&hub->deadline_ns) : 0;
+	int64_t          length = rng_between(rng, -2 * MS, 2 * MS);
 
 	if (!deadline)
 		return;
+	if (rng_chance(rng, 2))
+		length += rng_below(rng, hub->lease.timeout_ns / 6);
 	TRACE("process %d: its protocol thread stalls until about the end of its lease", holder);
-	process_stall((unsigned)holder, THREAD_PROTOCOL,
-	              process_true_time((unsigned)holder, deadline) - agenda_now() + rng_between(rng, -2 * MS, 2 * MS) +
-	                      (rng_chance(rng, 2) ? rng_below(rng, hub->lease.timeout_ns / 6) : 0));
+	length += process_true_time((unsigned)holder, deadline) - agenda_now();
+	process_stall((unsigned)holder, THREAD_PROTOCOL, length);
 }
 
 static void rejoin(uint32_t process, uint32_t unused)
@@ -444,24 +455,50 @@ static void hit_connection(const struct fault *f, uint32_t fault, struct rng *rn
 /* ---- processes --------------------------------------------------------------------------------------------------- */
 
 /* An idle client that cannot ping is not known to the lease: what it makes right after that is not judged. */
-static void hinder(const struct fault *f, struct rng *rng)
+static void hinder(unsigned process, const struct hindrance *h)
 {
-	unsigned    process = some_process(rng);
-	enum thread thread = (enum thread)rng_below(rng, THREADS);
-	bool        idle = process_alive(process) && process_hub(process)->wanting == 0;
+	bool idle = process_alive(process) && process_hub(process)->wanting == 0;
 
 	TRACE("process %u: %s for %" PRId64 " ms", process,
-	      f->kind == FAULT_PAUSE      ? "is paused"
-	      : thread == THREAD_IO       ? "its client's thread stalls"
-	      : thread == THREAD_PROTOCOL ? "its protocol thread stalls"
-	                                  : "its owners' thread stalls",
-	      f->length / MS);
-	if (f->kind == FAULT_PAUSE)
-		process_pause(process, f->length);
+	      h->thread == THREADS           ? "is paused"
+	      : h->thread == THREAD_IO       ? "its client's thread stalls"
+	      : h->thread == THREAD_PROTOCOL ? "its protocol thread stalls"
+	                                     : "its owners' thread stalls",
+	      h->length / MS);
+	if (h->thread == THREADS)
+		process_pause(process, h->length);
 	else
-		process_stall(process, thread, f->length);
-	if (idle && (f->kind == FAULT_PAUSE || thread == THREAD_IO))
-		invariants_excuse(process, agenda_now() + f->length + f->timeout);
+		process_stall(process, h->thread, h->length);
+	if (idle && (h->thread == THREADS || h->thread == THREAD_IO))
+		invariants_excuse(process, agenda_now() + h->length + h->timeout);
+}
+
+/* Now, or in the middle of what its protocol thread does. */
+static void hit_threads(const struct fault *f, struct rng *rng)
+{
+	unsigned         process = some_process(rng);
+	enum thread      thread = (enum thread)rng_below(rng, THREADS);
+	struct hindrance hindrance = {f->kind == FAULT_PAUSE ? THREADS : thread, f->length, f->timeout};
+
+	if ((hindrance.thread == THREADS || hindrance.thread == THREAD_PROTOCOL) && rng_chance(rng, 2))
+		all.between[process] = hindrance;
+	else
+		hinder(process, &hindrance);
+}
+
+bool faults_between_mails(unsigned process)
+{
+	struct hindrance hindrance = all.between[process];
+	int64_t          left = all.active - agenda_now();
+
+	all.between[process].length = 0;
+	if (hindrance.length > left)
+		hindrance.length = left;
+	if (hindrance.length <= 0)
+		return false;
+	invariants_disturbed(agenda_now() + hindrance.length + hindrance.timeout / 4);
+	hinder(process, &hindrance);
+	return true;
 }
 
 static void hit_process(const struct fault *f, struct rng *rng)
@@ -541,7 +578,7 @@ static void strike(uint32_t fault, uint32_t unused)
 	else if (f->kind <= FAULT_SLOW)
 		hit_connection(f, fault, &rng);
 	else if (f->kind <= FAULT_STALL)
-		hinder(f, &rng);
+		hit_threads(f, &rng);
 	else if (f->kind <= FAULT_FREE)
 		hit_process(f, &rng);
 	else

@@ -56,6 +56,8 @@ void     faults_plan(const struct fault *fault);
 /* A process has been granted something, or got a proof. */
 void faults_on_grant(unsigned process);
 void faults_on_proof(unsigned process);
+/* Its protocol thread has dealt with one mail and has more; true: it does not run on at once. */
+bool faults_between_mails(unsigned process);
 /* All that is broken is whole again. */
 void faults_mend(unsigned processes);
 /* Foreign contenders go. To be called again and again: there may be no leader. */

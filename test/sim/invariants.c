@@ -19,6 +19,8 @@
 #include "report.h"
 
 enum { ATTEMPTS = 4000 };
+/* What is not asked at once is not saved up for long: so many requests at most. */
+enum { MOST_REQUESTS = 12 };
 #define MS INT64_C(1000000)
 
 /* One attempt of a handle, as seen from outside. */
@@ -46,7 +48,8 @@ static struct {
 	int16_t     newest[TREE_DIRECTORIES];
 	int16_t woken[TREE_NODES]; /* the contender that went on when this node went: 0: none, else its number + 1 */
 	int64_t disturbed, excused[PROCESSES];
-	int64_t slow[PROCESSES]; /* when a proof was last answered later than the lease allows for */
+	int     observing[PROCESSES]; /* what an observer may ask, in requests */
+	int64_t slow[PROCESSES];      /* when a proof was last answered later than the lease allows for */
 } all;
 
 void __real_zkl__contender_step(struct zkl__contender *c, const struct zkl__input *in, struct zkl__actions *out);
@@ -75,7 +78,7 @@ static struct seen *begin(struct zkl__attempt *a, unsigned process)
 	struct seen *s = &all.attempts[all.count++];
 
 	if (all.count == ATTEMPTS) {
-		report_failure(REQUESTS, "attempts without end");
+		report_failure(ROOM, "attempts without end");
 		all.count--;
 	}
 	memset(s, 0, sizeof *s);
@@ -87,7 +90,7 @@ static struct seen *begin(struct zkl__attempt *a, unsigned process)
 	s->node = NOBODY;
 	s->candidate = a->contender.flags & ZKL__CONTENDER_NO_MARK;
 	s->active = true;
-	s->allowance = 10;
+	s->allowance = MOST_REQUESTS;
 	return s;
 }
 
@@ -310,12 +313,34 @@ void invariants_session_over(int16_t session, unsigned process)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-/* It is there, and has no node. */
+/* It has no node. */
+static bool observes(const struct zkl__hub *hub, uint32_t slot)
+{
+	return slot < hub->slot_count && hub->slots[slot].party && !hub->slots[slot].party->type->node;
+}
+
 static bool is_observer(const struct zkl__hub *hub, uint64_t party)
 {
-	const struct zkl__slot *slot = (uint32_t)party < hub->slot_count ? &hub->slots[(uint32_t)party] : NULL;
+	return observes(hub, (uint32_t)party) && hub->slots[(uint32_t)party].generation == (uint32_t)(party >> 32);
+}
 
-	return slot && slot->party && slot->generation == (uint32_t)(party >> 32) && !slot->party->type->node;
+/* Of a list, of a watch, and of one that found more than the list did. */
+static void allow_observer(unsigned process)
+{
+	int most = all.observing[process] + 3;
+
+	all.observing[process] = most < MOST_REQUESTS ? most : MOST_REQUESTS;
+}
+
+void invariants_linked(unsigned process)
+{
+	allow_observer(process);
+}
+
+void invariants_heard(unsigned process, uint32_t watcher)
+{
+	if (observes(process_hub(process), watcher))
+		allow_observer(process);
 }
 
 void invariants_request(unsigned process, uint64_t party, const struct zkl__request *request, bool session_open)
@@ -328,8 +353,12 @@ void invariants_request(unsigned process, uint64_t party, const struct zkl__requ
 	if (!session_open)
 		report_failure(AFTER_END, "process %u: a request (%s) while there is no session", process,
 		               zkl__op_name(request->op));
-	if (!s)
+	if (!s) {
+		if (--all.observing[process] < 0)
+			report_failure(REQUESTS, "too many requests of who observes, the last one a %s",
+			               zkl__op_name(request->op));
 		return;
+	}
 	if (request->op == ZKL__MARK && s->candidate)
 		report_failure(NO_MARK, "a candidate's node is written to");
 	if (request->op == ZKL__MARK && !s->granted)
@@ -455,6 +484,7 @@ void __wrap_zkl__contender_step(struct zkl__contender *c, const struct zkl__inpu
 	if (!s)
 		s = begin(a, process);
 	s->allowance += allowance(in);
+	s->allowance = s->allowance < MOST_REQUESTS ? s->allowance : MOST_REQUESTS;
 	if (a->pinned && in->type == ZKL__IN_LEAVE)
 		report_failure(TERM, "%s goes while its term runs", c->name);
 	__real_zkl__contender_step(c, in, out);
@@ -508,6 +538,7 @@ void invariants_session_closed(unsigned process)
 
 void invariants_process_gone(unsigned process)
 {
+	all.observing[process] = MOST_REQUESTS;
 	for (int16_t i = all.count; i-- > 0;)
 		if (all.attempts[i].process == process && all.attempts[i].active) {
 			all.attempts[i].gone = true;
@@ -550,11 +581,6 @@ unsigned invariants_losses(void)
 	return all.losses;
 }
 
-unsigned invariants_contenders(void)
-{
-	return (unsigned)all.count;
-}
-
 void invariants_begin(void)
 {
 	all.count = 0;
@@ -567,4 +593,6 @@ void invariants_begin(void)
 	all.disturbed = 0;
 	memset(all.excused, 0, sizeof all.excused);
 	memset(all.slow, 0, sizeof all.slow);
+	for (int i = 0; i < PROCESSES; i++)
+		all.observing[i] = MOST_REQUESTS;
 }

@@ -19,8 +19,11 @@ void invariants_session_over(int16_t session, unsigned process);
 
 /* ---- processes --------------------------------------------------------------------------------------------------- */
 /* A proof was answered after so long. */
-void    invariants_proven(unsigned process, int64_t took);
-void    invariants_request(unsigned process, uint64_t party, const struct zkl__request *request, bool session_open);
+void invariants_proven(unsigned process, int64_t took);
+void invariants_request(unsigned process, uint64_t party, const struct zkl__request *request, bool session_open);
+/* What is news for who observes, and lets it ask: a connection; an event, or a reply that is none of success. */
+void    invariants_linked(unsigned process);
+void    invariants_heard(unsigned process, uint32_t watcher);
 int16_t invariants_attempt(unsigned process, uint64_t party); /* NOBODY: not one of a contender */
 /* Around what its protocol thread does. */
 void invariants_before(unsigned process);
@@ -44,6 +47,5 @@ void invariants_excuse(unsigned process, int64_t until);
 const char *invariants_rest(void);
 unsigned    invariants_grants(void);
 unsigned    invariants_losses(void);
-unsigned    invariants_contenders(void);
 
 #endif

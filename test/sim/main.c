@@ -7,10 +7,12 @@
  *     sim ... --hunt                              stops at the first failure, which it does not shorten */
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,8 +27,11 @@ struct options {
 	bool     replay, coverage, hunt;
 };
 
-/* What the workers have found, in memory that they share with who started them: one part each. */
+/* What a worker has found. */
 struct share {
+	pid_t    worker;
+	uint64_t seed;   /* that is being run */
+	uint64_t digest; /* of all that it ran, in whatever order */
 	uint64_t passed, failed, events, grants, losses, elections;
 	uint64_t events_of[BUCKETS];
 	unsigned least_faults, least_owners;
@@ -35,12 +40,16 @@ struct share {
 	char     counts[16384];
 };
 
-static volatile sig_atomic_t interrupted;
+/* In memory that the workers share with who started them. */
+static struct {
+	atomic_bool  stop; /* to be looked at between two schedules; a signal to whichever of them stops all */
+	struct share shares[JOBS_MAX];
+} * common;
 
 static void on_signal(int sig)
 {
 	(void)sig;
-	interrupted = 1;
+	atomic_store(&common->stop, true);
 }
 
 /* ---- one schedule ------------------------------------------------------------------------------------------------ */
@@ -90,6 +99,7 @@ static void note(struct share *s, uint64_t seed, const struct schedule_result *r
 {
 	uint64_t bucket = r->events / BUCKET;
 
+	s->digest += r->digest;
 	s->events += r->events;
 	s->grants += r->grants;
 	s->losses += r->losses;
@@ -116,17 +126,56 @@ static void work(const struct options *o, unsigned job, struct share *s)
 	size_t      size;
 
 	s->least_faults = s->least_owners = UINT32_MAX;
-	for (uint64_t i = job; (!o->schedules || i < o->schedules) && !interrupted; i += o->jobs) {
+	for (uint64_t i = job; (!o->schedules || i < o->schedules) && !atomic_load(&common->stop); i += o->jobs) {
 		struct schedule_result r;
 
-		schedule_run(o->seed + i, o->without, false, &r);
-		note(s, o->seed + i, &r);
+		s->seed = o->seed + i;
+		schedule_run(s->seed, o->without, false, &r);
+		note(s, s->seed, &r);
 		if (r.failed && o->hunt)
-			break;
+			atomic_store(&common->stop, true);
 	}
 	counts = coverage_counts(&size);
 	if (size <= sizeof s->counts)
 		memcpy(s->counts, counts, size);
+}
+
+/* It ends with who has started it, however that ends. */
+static bool start(const struct options *o, unsigned job)
+{
+	pid_t parent = getpid(), child;
+
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() == parent)
+			work(o, job, &common->shares[job]);
+		_exit(0);
+	}
+	common->shares[job].worker = child;
+	return child > 0;
+}
+
+/* False: one of them has crashed, and is named by what it did. */
+static bool wait_for_all(const struct options *o)
+{
+	bool good = true;
+	int  status;
+
+	for (pid_t ended; (ended = wait(&status)) > 0;) {
+		unsigned job = 0;
+
+		if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+			continue;
+		while (job + 1 < o->jobs && common->shares[job].worker != ended)
+			job++;
+		fprintf(stderr, "sim: a worker has crashed at seed %" PRIu64 "\n", common->shares[job].seed);
+		good = false;
+		if (o->hunt)
+			atomic_store(&common->stop, true);
+	}
+	return good;
 }
 
 static uint64_t median_events(const struct share *shares, unsigned jobs, uint64_t count)
@@ -144,6 +193,7 @@ static uint64_t median_events(const struct share *shares, unsigned jobs, uint64_
 
 static void add(struct share *all, const struct share *one)
 {
+	all->digest += one->digest;
 	all->passed += one->passed;
 	all->failed += one->failed;
 	all->events += one->events;
@@ -172,28 +222,24 @@ static void show_first_failure(const struct share *shares, const struct options 
 
 static int run(const struct options *o)
 {
-	struct share *shares = mmap(NULL, o->jobs * sizeof *shares, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-	                            -1, 0);
-	struct share  all = {.least_faults = UINT32_MAX, .least_owners = UINT32_MAX};
-	bool          covered = true, broken = false;
-	int           status;
+	const struct share *shares;
+	struct share        all = {.least_faults = UINT32_MAX, .least_owners = UINT32_MAX};
+	bool                covered = true, started = true, good;
 
-	if (shares == MAP_FAILED)
+	common = mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (common == MAP_FAILED)
 		return 2;
-	fflush(stdout);
-	for (unsigned i = 0; i < o->jobs; i++) {
-		pid_t child = fork();
-
-		if (child < 0)
-			return 2;
-		if (child == 0) {
-			work(o, i, &shares[i]);
-			_exit(0);
-		}
-	}
-	for (unsigned i = 0; i < o->jobs; i++)
-		if (wait(&status) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-			broken = true;
+	signal(SIGINT, on_signal);
+	signal(SIGTERM, on_signal);
+	for (unsigned i = 0; i < o->jobs && started; i++)
+		started = start(o, i);
+	if (!started)
+		atomic_store(&common->stop, true);
+	good = wait_for_all(o) && started;
+	/* What is left takes a while at most: a signal ends it. */
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	shares = common->shares;
 	for (unsigned i = 0; i < o->jobs; i++) {
 		add(&all, &shares[i]);
 		coverage_add(shares[i].counts);
@@ -206,10 +252,9 @@ static int run(const struct options *o)
 	       " grants, %" PRIu64 " losses, %" PRIu64 " with elections of a leader\n",
 	       all.passed + all.failed, all.least_owners, all.least_faults,
 	       median_events(shares, o->jobs, all.passed + all.failed), all.grants, all.losses, all.elections);
-	if (broken)
-		fprintf(stderr, "sim: a worker has crashed\n");
+	printf("digest %016" PRIx64 "\n", all.digest);
 	printf("%" PRIu64 " passed, %" PRIu64 " failed\n", all.passed, all.failed);
-	return broken ? 3 : all.failed || !covered;
+	return !good ? 3 : all.failed || !covered;
 }
 
 /* ---- the command line -------------------------------------------------------------------------------------------- */
@@ -266,7 +311,5 @@ int main(int argc, char **argv)
 		o.jobs = 1;
 	if (!parse(argv + 1, &o))
 		return usage();
-	signal(SIGINT, on_signal);
-	signal(SIGTERM, on_signal);
 	return o.replay ? replay(&o) : run(&o);
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Breaks the protocol in one line at a time and runs the simulation until an invariant fails.
 
-    mutants.py [--jobs N] [--schedules N] [--only WORD]
+    mutants.py [--jobs N] [--schedules N] [--only REGEX] [--patience SECONDS]
 
 Each mutant is a copy of the library's pure sources with one line changed, built in a folder of its own outside the tree.
 Only an invariant of the simulation counts as a kill. Ends with 1 if a mutant survives or cannot be made."""
@@ -21,6 +21,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = ["zklock/queue.c", "zklock/node_data.c", "zklock/lease.c", "zklock/contender.c", "zklock/watched.c", "zklock/hub.c", "zklock/driver.c",
            "zklock/error.c", "zklock/supervisor.c", "zklock/peer.c", "election/observer.c"]
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-w"]
+WRAP = "-Wl,--wrap=zkl__contender_step"
 
 C, H, D, L, Q, S = "contender.c", "hub.c", "driver.c", "lease.c", "queue.c", "supervisor.c"
 
@@ -30,7 +31,7 @@ MUTANTS = [
     ("sync as barrier", C, "ask(c, out, ZKL__BARRIER, NULL);", "ask(c, out, ZKL__SYNC, NULL);"),
     ("one uuid for ever and no owner check", C, "reply->result == ZKL__DONE && reply->owner == c->session_id",
      "reply->result == ZKL__DONE", (C, "	c->requeued++;\n	c->uuid.low++;", "	c->requeued++;")),
-    ("a read is a proof", H, "	case ZKL__MARK:\n		return reply->result == ZKL__DONE;",
+    ("ping as proof: what a follower answers by itself", H, "	case ZKL__MARK:\n		return reply->result == ZKL__DONE;",
      "	case ZKL__MARK:\n	case ZKL__LIST:\n	case ZKL__WATCH:\n	case ZKL__WATCH_MARK:\n		return reply->result == ZKL__DONE;"),
     ("a heartbeat that was lost is a proof", H, "reply->result == ZKL__DONE || reply->result == ZKL__NO_NODE;",
      "reply->result == ZKL__DONE || reply->result == ZKL__NO_NODE || reply->zk_code == -7 || reply->zk_code == -4;"),
@@ -77,6 +78,7 @@ MUTANTS = [
     ("LOST told twice", C, "	case ZKL__LOST:\n		forget_node(c);\n		break;\n	case ZKL__LEAVE:\n		done(c, out, 0, 0);",
      "	case ZKL__LOST:\n		forget_node(c);\n		lose(c, out, \"again\");\n		break;\n	case ZKL__LEAVE:\n		done(c, out, 0, 0);"),
     ("LOST not told on expiry", D, "	if (a->accepted) {\n		a->events |= ZKL__TELL_OF_LOSS;", "	if (a->accepted) {"),
+    ("ENDED not told", D, "	a->events |= ZKL__TELL_OF_END;\n", ""),
     ("whole names compared", Q, "		if (sequence < lowest) {", "		if (strcmp(names[i], q->lowest) < 0 || !q->lowest[0]) {",
      (Q, "		if (sequence > before) {", "		if (strcmp(names[i], q->predecessor) > 0) {")),
     ("an undecided create is forgotten by who leaves", C, "	if (!have_node(c) && !c->create && !c->create_unknown) {", "	if (!have_node(c)) {"),
@@ -96,6 +98,7 @@ MUTANTS = [
      "in->lease_live = zkl__hub_left_ns(a->hub, a->stop_ns) > zkl__hub_timeout_ns(a->hub) / 24;"),
     ("granted on a lease that ends before the next heartbeat", L, "		if (at + slack > zkl__lease_deadline(&ahead) - stop_ns)",
      "		if (at > first && at + slack > zkl__lease_deadline(&ahead) - stop_ns)"),
+    ("answers of a look ahead come at once", L, "zkl__lease_add_proof(&ahead, at, at + slack);", "zkl__lease_add_proof(&ahead, at, at);"),
     ("a heartbeat that other proofs put off stays so", L, "		beat = min(beat, more);", "		(void)more;"),
     ("a heartbeat stays as late as it was when the last one was sent", H, "	if (hub->wanting && hub->link)\n		zkl__hub_alarm(hub, next_beat(hub));", ""),
     ("the time to stop hurries no heartbeat", H, "zkl__lease_beat_interval(&hub->lease, hub->stop_max_ns)",
@@ -137,7 +140,11 @@ def includes_of(top):
 
 
 def link(objects, target):
-    subprocess.run([os.environ.get("CC", "cc"), "-Wl,--wrap=zkl__contender_step", *map(str, objects), "-o", str(target)], check=True)
+    subprocess.run([os.environ.get("CC", "cc"), WRAP, *map(str, objects), "-o", str(target)], check=True)
+
+
+def sources():
+    return SOURCES + [str(each.relative_to(TOP)) for each in sorted((TOP / "test/sim").glob("*.c"))]
 
 
 def changes_of(mutant):
@@ -159,7 +166,24 @@ def apply(mutant, folder):
     return list(files)
 
 
-def try_mutant(mutant, base, scratch, schedules, seed):
+def hunt(program, seed, end, until):
+    """The first seed that fails, the invariant, and what it says. Not those that only want more room than there is."""
+    while seed < end:
+        done = subprocess.run([program, "--hunt", "--schedules", str(end - seed), "--seed", str(seed)], capture_output=True, text=True,
+                              timeout=max(1, until - time.monotonic()))
+        found = sorted((int(each[0]), *each[1:]) for each in re.findall(r"^seed (\d+): ([\w-]+): (.*)$", done.stdout, re.M))
+        if not found and done.returncode:
+            raise Failed(f"the simulation itself ended with {done.returncode}: {done.stderr.strip()[-200:]}")
+        for each in found:
+            if each[1] != "room":
+                return each
+        if not found:
+            return None
+        seed = found[-1][0] + 1
+    return None
+
+
+def try_mutant(mutant, base, scratch, schedules, seed, patience):
     folder = scratch / re.sub(r"\W+", "_", mutant[0])
     folder.mkdir()
     changed = apply(mutant, folder)
@@ -172,17 +196,11 @@ def try_mutant(mutant, base, scratch, schedules, seed):
     link(objects.values(), program)
     began = time.monotonic()
     try:
-        done = subprocess.run([program, "--hunt", "--schedules", str(schedules), "--seed", str(seed)], capture_output=True, text=True,
-                              timeout=400)
+        found = hunt(program, seed, seed + schedules, began + patience)
     except subprocess.TimeoutExpired:
         raise Failed("ran out of time") from None
     shutil.rmtree(folder)
-    found = re.search(r"^seed (\d+): ([\w-]+): (.*)$", done.stdout, re.M)
-    if found:
-        return found.group(1), found.group(2), found.group(3), time.monotonic() - began
-    if done.returncode:
-        raise Failed(f"the simulation itself ended with {done.returncode}: {done.stderr.strip()[-200:]}")
-    return None
+    return found and (*found, time.monotonic() - began)
 
 
 def main():
@@ -190,6 +208,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--schedules", type=int, default=200000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--patience", type=int, default=400, help="seconds for each, 400 by default: more on a machine that others use")
     parser.add_argument("--only", default="", help="a regular expression")
     parser.add_argument("--dry-run", action="store_true", help="look at the arguments only")
     arguments = parser.parse_args()
@@ -202,12 +221,11 @@ def main():
     with tempfile.TemporaryDirectory(prefix="zklock-mutants-") as name:
         scratch = pathlib.Path(name)
         base = {}
-        sources = SOURCES + [str(each.relative_to(TOP)) for each in sorted((TOP / "test/sim").glob("*.c"))]
-        for source in sources:
+        for source in sources():
             base[source] = scratch / (source.replace("/", "_") + ".o")
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(lambda each: compile_object(TOP / each, base[each], TOP, includes_of(TOP)), sources))
-            runs = [(mutant[0], pool.submit(try_mutant, mutant, base, scratch, arguments.schedules, arguments.seed)) for mutant in mutants]
+            list(pool.map(lambda each: compile_object(TOP / each, base[each], TOP, includes_of(TOP)), sources()))
+            runs = [(mutant[0], pool.submit(try_mutant, mutant, base, scratch, arguments.schedules, arguments.seed, arguments.patience)) for mutant in mutants]
             for mutant, run in runs:
                 try:
                     found = run.result()

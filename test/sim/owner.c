@@ -201,12 +201,12 @@ static void timeout_check(uint32_t owner, uint32_t start)
 {
 	struct owner        *o = &all.owners[owner];
 	struct zkl__attempt *a = o->open ? o->handle.attempt : NULL;
+	int64_t              at = process_thread_at(o->options.process, THREAD_PROTOCOL);
 
 	if (!a || o->starts != start || zkl__attempt_settled(a) || a->contender.state == ZKL__LEAVE)
 		return;
-	if (process_thread_at(o->options.process, THREAD_PROTOCOL) > agenda_now())
-		agenda_put(process_thread_at(o->options.process, THREAD_PROTOCOL) + 6 * MS, timeout_check, owner,
-		           start);
+	if (at > agenda_now() || process_amid_mail(o->options.process))
+		agenda_put(at + 6 * MS, timeout_check, owner, start);
 	else
 		report_failure(BOUNDED, "owner %u: still waiting after its timeout", owner);
 }
@@ -519,7 +519,7 @@ bool owner_idle(unsigned owner)
 
 const char *owner_state(unsigned owner)
 {
-	static const char *const names[] = {"rests", "waits", "holds", "has lost"};
+	static const char *const names[] = {"an owner rests", "an owner waits", "an owner holds", "an owner has lost"};
 
 	return names[all.owners[owner].phase];
 }

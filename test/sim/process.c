@@ -27,8 +27,8 @@ struct process {
 	int64_t                close_by, restart_after;
 	int64_t                paused_until, stalled_until[THREADS], hindered;
 	struct mail            mailbox[MAILBOX];
-	unsigned               mail_count;
-	bool                   awake, woken; /* runs; will run */
+	unsigned               mail_count, taken; /* taken: of these its protocol thread is dealing with so many */
+	bool                   awake, woken;      /* runs; will run */
 	int64_t                timer_at;
 	int32_t                view;
 	struct zkl__source    *first, *last; /* with events */
@@ -74,6 +74,11 @@ int64_t process_thread_at(unsigned process, enum thread thread)
 int64_t process_io_at(unsigned process)
 {
 	return process_thread_at(process, THREAD_IO);
+}
+
+bool process_amid_mail(unsigned process)
+{
+	return processes[process].taken > 0;
 }
 
 int64_t process_hindered(unsigned process)
@@ -147,8 +152,9 @@ static int64_t world_wall(void *world)
 static struct zkl__uuid world_uuid(void *world)
 {
 	struct process *p = world;
+	uint64_t        high = rng_next(&p->rng), low = rng_next(&p->rng);
 
-	return (struct zkl__uuid){rng_next(&p->rng), rng_next(&p->rng) & ~UINT64_C(0xffff)};
+	return (struct zkl__uuid){high, low & ~UINT64_C(0xffff)};
 }
 
 static void world_send(void *world, uint64_t party, const struct zkl__request *request)
@@ -376,6 +382,8 @@ static void hand_out_reply(struct process *p, const struct mail *mail)
 	TRACE("process %d: %s %s: %s (%d), view %d", (int)(p - processes), zkl__op_name(r->op), reply.name,
 	      result_name(reply.result), reply.zk_code, mail->view);
 	p->view = mail->result == ZKL__UNKNOWN ? tree_end() : mail->view;
+	if (mail->result != ZKL__DONE)
+		invariants_heard((unsigned)(p - processes), (uint32_t)r->party);
 	zkl__hub_reply(&p->hub, r->party, &reply);
 	trace_lease(p, &before);
 	if (p->hub.lease.newest_ns != before.newest_ns)
@@ -390,6 +398,7 @@ static void hand_out(struct process *p, const struct mail *mail)
 	switch (mail->type) {
 	case MAIL_CONNECTED:
 		TRACE("process %d: link up", (int)(p - processes));
+		invariants_linked((unsigned)(p - processes));
 		zkl__hub_link_up(&p->hub, mail->session_id, mail->timeout);
 		break;
 	case MAIL_DISCONNECTED:
@@ -403,6 +412,7 @@ static void hand_out(struct process *p, const struct mail *mail)
 		TRACE("process %d: %s %s, view %d", (int)(p - processes), mail->gone ? "gone" : "changed",
 		      mail_watched_name(mail), mail->view);
 		p->view = mail->view;
+		invariants_heard((unsigned)(p - processes), (uint32_t)mail->party);
 		zkl__hub_watch(&p->hub, (uint32_t)mail->party, mail->gone, mail_watched_directory(mail),
 		               mail_watched_name(mail));
 		break;
@@ -412,15 +422,21 @@ static void hand_out(struct process *p, const struct mail *mail)
 	p->view = tree_end();
 }
 
-/* Of a client whose session is over: whatever it says means nothing for the next one. */
-static void discard(struct process *p, unsigned from)
+static void remove_mail(struct process *p, unsigned count)
 {
-	for (unsigned i = from; i < p->mail_count; i++)
+	p->mail_count -= count;
+	memmove(p->mailbox, p->mailbox + count, p->mail_count * sizeof *p->mailbox);
+}
+
+/* Of a client whose session is over: whatever it says means nothing for the next one. */
+static void discard(struct process *p, unsigned from, unsigned to)
+{
+	for (unsigned i = from; i < to; i++)
 		if (p->mailbox[i].type == MAIL_REPLY) {
 			p->mailbox[i].result = ZKL__UNKNOWN;
 			hand_out(p, &p->mailbox[i]);
 		}
-	p->mail_count = 0;
+	remove_mail(p, to);
 }
 
 static void end_client(struct process *p)
@@ -431,7 +447,7 @@ static void end_client(struct process *p)
 	TRACE("process %u: the session ends", process);
 	zkl__hub_expired(&p->hub);
 	client_close(process);
-	discard(p, 0);
+	discard(p, 0, p->mail_count);
 }
 
 static void begin_client(struct process *p)
@@ -441,19 +457,37 @@ static void begin_client(struct process *p)
 	client_open((unsigned)(p - processes), p->options.timeout);
 }
 
-static void empty_mailbox(struct process *p)
+/* Between two mails: it does not run all the time. */
+static bool is_held_up(struct process *p)
 {
-	for (unsigned i = 0; i < p->mail_count; i++) {
-		if (p->mailbox[i].type != MAIL_EXPIRED) {
-			hand_out(p, &p->mailbox[i]);
-			continue;
+	unsigned process = (unsigned)(p - processes);
+
+	return faults_between_mails(process) || process_thread_at(process, THREAD_PROTOCOL) > agenda_now() ||
+	       rng_chance(&p->rng, 8);
+}
+
+/* What has come by now; what comes meanwhile is for another time. False: the thread is held up between two of it. */
+static bool empty_mailbox(struct process *p)
+{
+	unsigned i = 0;
+
+	if (!p->taken)
+		p->taken = p->mail_count;
+	while (i < p->taken) {
+		if (p->mailbox[i].type == MAIL_EXPIRED) {
+			discard(p, i + 1, p->taken);
+			p->taken = 0;
+			end_client(p);
+			begin_client(p);
+			return true;
 		}
-		discard(p, i + 1);
-		end_client(p);
-		begin_client(p);
-		return;
+		hand_out(p, &p->mailbox[i++]);
+		if (i < p->taken && is_held_up(p))
+			break;
 	}
-	p->mail_count = 0;
+	remove_mail(p, i);
+	p->taken -= i;
+	return !p->taken;
 }
 
 /* ---- protocol thread --------------------------------------------------------------------------------------------- */
@@ -507,6 +541,7 @@ static void finish_closing(struct process *p)
 static void run_protocol(uint32_t process, uint32_t life)
 {
 	struct process *p = &processes[process];
+	bool            through;
 
 	if (p->life != life)
 		return;
@@ -517,12 +552,18 @@ static void run_protocol(uint32_t process, uint32_t life)
 	p->woken = false;
 	p->awake = true;
 	invariants_before(process);
-	empty_mailbox(p);
-	if (p->cancelled && p->hub.refused != ZKL_ECANCELED)
-		zkl__hub_refuse(&p->hub, ZKL_ECANCELED);
-	zkl__hub_timer(&p->hub);
+	through = empty_mailbox(p);
+	if (through) {
+		if (p->cancelled && p->hub.refused != ZKL_ECANCELED)
+			zkl__hub_refuse(&p->hub, ZKL_ECANCELED);
+		zkl__hub_timer(&p->hub);
+	}
 	invariants_after(process);
 	p->awake = false;
+	if (p->mail_count)
+		wake_protocol(p);
+	if (!through)
+		return;
 	if (p->closing && (!p->hub.first || process_clock(process) >= p->close_by)) {
 		finish_closing(p);
 		return;
@@ -610,7 +651,7 @@ void process_start(unsigned process)
 	p->life = life;
 	p->alive = true;
 	p->dead = p->cancelled = p->closing = false;
-	p->mail_count = 0;
+	p->mail_count = p->taken = 0;
 	p->awake = p->woken = p->delivering = false;
 	p->timer_at = INT64_MAX;
 	p->view = tree_end();

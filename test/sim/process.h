@@ -44,6 +44,8 @@ bool     process_dead(unsigned process); /* being taken apart: nothing counts an
 int32_t process_view(unsigned process);
 /* When a thread of it can run. */
 int64_t process_thread_at(unsigned process, enum thread thread);
+/* Its protocol thread has some of its mail still before it: what is due comes behind that. */
+bool process_amid_mail(unsigned process);
 /* The last moment at which some thread could not. */
 int64_t process_hindered(unsigned process);
 /* No more than what is due soon is left to be done. */

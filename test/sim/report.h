@@ -24,6 +24,7 @@
 	X(AFTER_END, "after-end", "no request after the end")                                                          \
 	X(HERD, "herd", "a release wakes one waiter")                                                                  \
 	X(REQUESTS, "requests", "constant requests per release")                                                       \
+	X(ROOM, "room", "it comes to an end in the room that there is; no promise, and so no kill of a mutant")        \
 	X(NO_MARK, "no-mark", "a candidate's node is never written to")                                                \
 	X(TERM, "term", "a node stays while the term that it stands for runs")                                         \
 	X(OBSERVED, "observed", "who is observed to lead was first, and in the end nobody is")                         \

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rng.h"
 
+uint64_t rng_mix(uint64_t number)
+{
+	number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9;
+	number = (number ^ number >> 27) * 0x94d049bb133111eb;
+	return number ^ number >> 31;
+}
+
 uint64_t rng_next(struct rng *rng)
 {
-	uint64_t z = (rng->state += 0x9e3779b97f4a7c15);
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-	z = (z ^ z >> 27) * 0x94d049bb133111eb;
-	return z ^ z >> 31;
+	return rng_mix(rng->state += 0x9e3779b97f4a7c15);
 }
 
 struct rng rng_make(uint64_t seed, uint64_t stream)

@@ -3,7 +3,7 @@
 #define ZKLOCK_SIM_RNG_H
 
 /* rng.h: chance, from a seed alone (splitmix64): the same on every machine. Who must not be disturbed by what others draw
- * has a generator of its own. */
+ * has a generator of its own. One expression draws from it once only: in which order it would draw twice is the compiler's. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,6 +12,8 @@ struct rng {
 	uint64_t state;
 };
 
+/* A number that looks like chance, and tells one argument from another. */
+uint64_t   rng_mix(uint64_t number);
 struct rng rng_make(uint64_t seed, uint64_t stream);
 uint64_t   rng_next(struct rng *rng);
 /* 0 .. limit-1; limit > 0 */

@@ -40,6 +40,7 @@ static struct world world;
 static void choose_ensemble(struct world *w)
 {
 	struct rng *r = &w->rng;
+	int64_t     most_late;
 	bool        unlike = rng_chance(r, w->lease ? 2 : 4); /* servers with different session limits */
 
 	w->timeout = (rng_chance(r, 2) ? 4000 : 10000) * MS;
@@ -57,8 +58,19 @@ static void choose_ensemble(struct world *w)
 		w->zk.timeout_max[i] = brief ? w->least : 40 * w->zk.tick > w->timeout ? 40 * w->zk.tick : w->timeout;
 		w->zk.reach[i] = rng_chance(r, 4) ? rng_below(r, 20 * MS) : 0;
 	}
-	/* The leader may be late by T/24, in all. */
-	w->zk.ping_delay = rng_chance(r, w->lease ? 2 : 3) ? 0 : w->least / 24 - 2 * w->zk.spread - 1;
+	/* The leader may be late by T/24, in all; what it leaves of that is for the clocks. */
+	most_late = w->least / 24 - 2 * w->zk.spread - 1;
+	switch (rng_below(r, 4)) {
+	case 0:
+		w->zk.ping_delay = most_late;
+		break;
+	case 1:
+		w->zk.ping_delay = rng_below(r, most_late);
+		break;
+	default:
+		w->zk.ping_delay = 0;
+		break;
+	}
 }
 
 /* T/24 in T is for the clocks, too. */
@@ -224,17 +236,27 @@ static void begin(struct world *w, uint64_t seed, uint64_t without, bool trace)
 static void check_effort(void)
 {
 	if (agenda_count() > 400000)
-		report_failure(REQUESTS, "it goes on without end");
+		report_failure(ROOM, "it goes on without end");
 }
 
-static bool at_rest(const struct world *w)
+/* Who is still in the middle of something; NULL: nobody. */
+static const char *what_is_left(const struct world *w)
 {
-	if (invariants_rest() || !zk_healthy() || !observers_at_rest())
-		return false;
+	const char *left = invariants_rest();
+
+	if (left)
+		return left;
+	if (!zk_healthy())
+		return "the ensemble is not whole";
+	if (!observers_at_rest())
+		return "somebody is observed to lead";
 	for (unsigned i = 0; i < w->processes; i++)
 		if (!process_quiet(i))
-			return false;
-	return true;
+			return "requests are under way";
+	for (unsigned i = 0; i < owner_count(); i++)
+		if (!owner_idle(i))
+			return owner_state(i);
+	return NULL;
 }
 
 /* After the last fault everybody must be granted, one after the other, or be done: sessions of the dead end, servers find a
@@ -246,24 +268,35 @@ static void come_to_rest(struct world *w)
 	TRACE("all is mended");
 	faults_mend(w->processes);
 	owner_drain();
-	while (!report_failed() && !at_rest(w)) {
+	for (const char *left; !report_failed() && (left = what_is_left(w));) {
 		int64_t until = agenda_now() + pause;
 
 		if (agenda_now() >= limit) {
-			const char *left = invariants_rest();
-
 			TRACE("%s", zk_state());
 			for (unsigned i = 0; i < w->processes; i++)
 				TRACE("process %u: alive %d, quiet %d, %u outstanding", i, process_alive(i),
 				      process_quiet(i), client_outstanding(i));
-			report_failure(PROGRESS, "it does not come to rest: %s",
-			               left ? left : "requests are under way");
+			report_failure(PROGRESS, "it does not come to rest: %s", left);
 			break;
 		}
 		faults_tidy();
 		while (!report_failed() && agenda_step(until))
 			check_effort();
 	}
+}
+
+/* Two runs that differ in anything that was done, or when, differ in this. */
+static uint64_t digest(uint64_t seed)
+{
+	uint64_t sum = rng_mix(seed ^ agenda_digest());
+
+	for (int16_t i = 0; i < tree_nodes(); i++) {
+		const struct tree_node *n = tree_node(i);
+
+		sum = rng_mix(sum ^ n->uuid.high);
+		sum = rng_mix(sum ^ n->uuid.low ^ (uint64_t)n->born << 32 ^ (uint64_t)n->died);
+	}
+	return sum;
 }
 
 void schedule_run(uint64_t seed, uint64_t without, bool trace, struct schedule_result *ret)
@@ -289,7 +322,7 @@ void schedule_run(uint64_t seed, uint64_t without, bool trace, struct schedule_r
 	ret->grants = invariants_grants();
 	ret->losses = invariants_losses();
 	ret->elections = zk_elections();
-	ret->digest = ret->events * 0x9e3779b97f4a7c15 ^ (uint64_t)tree_end() << 32 ^ (uint64_t)ret->length_ns;
+	ret->digest = digest(seed);
 	for (unsigned i = 0; i < w->processes; i++)
 		if (process_alive(i))
 			process_kill(i, INT64_MAX);

@@ -198,7 +198,7 @@ static struct tree_txn *append(enum tree_txn_type type, int16_t node, int16_t di
 	struct tree_txn *txn = &tree.log[++tree.end];
 
 	if (tree.end == TREE_LOG - 1) {
-		report_failure(REQUESTS, "transactions without end");
+		report_failure(ROOM, "transactions without end");
 		tree.end--;
 	}
 	*txn = (struct tree_txn){type, node, directory, session, tree.request, tree.conn, ++tree.zxid};
@@ -216,7 +216,7 @@ static struct tree_node *new_node(int16_t directory)
 	struct tree_node *n = &tree.nodes[tree.node_count];
 
 	if (tree.node_count == TREE_NODES - 1) {
-		report_failure(REQUESTS, "nodes without end");
+		report_failure(ROOM, "nodes without end");
 		tree.node_count--;
 	}
 	tree.node_count++;

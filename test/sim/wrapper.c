@@ -173,7 +173,7 @@ static void exec_fails(uint32_t owner, uint32_t term)
 {
 	struct wrapper *w = &wrappers[owner];
 
-	if (is_over(owner, term, exec_fails) || !w->warden)
+	if (is_over(owner, term, exec_fails) || !w->warden || !w->command)
 		return;
 	w->command = false;
 	feed(w, ZKL__ON_NOT_STARTED, ZKL__STATUS_NOT_FOUND);
@@ -302,10 +302,17 @@ static void min_hold_over(uint32_t owner, uint32_t term)
 		feed(&wrappers[owner], ZKL__ON_MIN_HOLD_OVER, 0);
 }
 
+/* It is looked at where the lock is waited for or given back. */
 static void connect_timeout(uint32_t owner, uint32_t life)
 {
-	if (!is_dead(owner, life, connect_timeout) && process_hub(wrappers[owner].process)->session_id == 0)
-		step(&wrappers[owner], ZKL__ON_CONNECT_TIMEOUT, 0);
+	struct wrapper *w = &wrappers[owner];
+
+	if (is_dead(owner, life, connect_timeout) || process_hub(w->process)->session_id != 0)
+		return;
+	if (w->supervisor.state == ZKL__STATE_WAITING || w->supervisor.state == ZKL__STATE_RELEASING)
+		step(w, ZKL__ON_CONNECT_TIMEOUT, 0);
+	else
+		ever(w, 10 * MS, connect_timeout);
 }
 
 /* ---- what the policy wants --------------------------------------------------------------------------------------- */
@@ -380,9 +387,9 @@ static void act(struct wrapper *w, const struct zkl__supervisor_action *action)
 			later(w, 1 + rng_below(&w->rng, 2 * MS), tree_ends);
 		later(w, stop + 1, grace_over);
 		break;
-	case ZKL__DO_KILL:
+	case ZKL__DO_KILL: /* at times something waits for a disk */
 		w->killing = true;
-		later(w, 1 + rng_below(&w->rng, MS), tree_ends);
+		later(w, rng_chance(&w->rng, 8) ? some_time(w) : 1 + rng_below(&w->rng, MS), tree_ends);
 		break;
 	case ZKL__DO_HOLD:
 		later(w, some_time(w), min_hold_over);
@@ -455,6 +462,7 @@ void wrapper_start(unsigned owner, unsigned process, uint64_t seed)
 {
 	struct wrapper *w = &wrappers[owner];
 	uint32_t        life = w->life + 1, term = w->term + 1;
+	bool            min_hold, wait_all, tries;
 
 	memset(w, 0, sizeof *w);
 	w->rng = rng_make(seed, 'c');
@@ -463,10 +471,10 @@ void wrapper_start(unsigned owner, unsigned process, uint64_t seed)
 	w->process = process;
 	w->running = w->warden = true;
 	w->leader = rng_chance(&w->rng, 3);
-	const struct zkl__supervisor_policy policy = {.busy_status = ZKL__STATUS_BUSY,
-	                                              .min_hold = !w->leader && rng_chance(&w->rng, 3),
-	                                              .wait_all = rng_chance(&w->rng, 3),
-	                                              .leader = w->leader};
+	min_hold = !w->leader && rng_chance(&w->rng, 3);
+	wait_all = rng_chance(&w->rng, 3);
+	const struct zkl__supervisor_policy policy = {
+		.busy_status = ZKL__STATUS_BUSY, .min_hold = min_hold, .wait_all = wait_all, .leader = w->leader};
 	zkl__supervisor_init(&w->supervisor, &policy);
 	w->max_hold = rng_chance(&w->rng, 4) ? some_time(w) : 0;
 	if (rng_chance(&w->rng, 6))
@@ -474,7 +482,8 @@ void wrapper_start(unsigned owner, unsigned process, uint64_t seed)
 	for (int64_t i = rng_below(&w->rng, 3); i-- > 0;)
 		ever(w, 1 + rng_below(&w->rng, 2 * owner_options_of(owner)->pace), signalled);
 	ever(w, owner_options_of(owner)->pace, connect_timeout);
-	owner_attempt(owner, rng_chance(&w->rng, 4) ? rng_below(&w->rng, 2) * some_time(w) / MS : ZKL_FOREVER);
+	tries = rng_chance(&w->rng, 2);
+	owner_attempt(owner, !rng_chance(&w->rng, 4) ? ZKL_FOREVER : tries ? 0 : some_time(w) / MS);
 }
 
 void wrapper_forget(unsigned owner)

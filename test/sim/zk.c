@@ -111,7 +111,7 @@ struct request *zk_new_request(int32_t *ret_index)
 	struct request *request = &zk.request[zk.requests];
 
 	if (zk.requests == ZK_REQUESTS - 1) {
-		report_failure(REQUESTS, "requests without end");
+		report_failure(ROOM, "requests without end");
 		zk.requests--;
 	}
 	*ret_index = (int32_t)zk.requests++;

@@ -455,6 +455,36 @@ static void heartbeat_is_quick_where_the_next_one_would_come_after_the_stop(void
 	CHECK_INT(zkl__lease_beat_interval(&lease, ns(3.1)), ns(2));
 }
 
+/* Between a stall's end and the report of it no proof is worth more. A heartbeat of shortly before that would keep the next
+ * one, which is sent when it is answered, from being answered in time. */
+static void heartbeat_waits_until_it_is_worth_more_where_the_one_after_it_would_be_too_late(void)
+{
+	static const struct {
+		double newest, interval;
+	} cases[] = {
+		{18.9, 2},   /* at 20.9, answered by 21.9: the one after it can be sent at 22 */
+		{19.2, 2.8}, /* at 22, answered by 23 */
+		{19.8, 2.2}, {20.2, 1.8}, {20.9, 1.1},
+	};
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		begin();
+		proof(0.1, 0.2);
+		proof(15, 15.75);
+		proof(cases[i].newest - 2, cases[i].newest - 1.25);
+		proof(cases[i].newest, cases[i].newest + 0.75);
+		CHECK_SECONDS(deadline(), 23.1);
+		CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(cases[i].interval));
+	}
+	/* With more time it keeps its pace. */
+	begin();
+	proof(2.1, 2.2);
+	proof(15, 15.75);
+	proof(19.8, 20.55);
+	CHECK_SECONDS(deadline(), 25.1);
+	CHECK_INT(zkl__lease_beat_interval(&lease, 0), ns(2));
+}
+
 /* ---- does it last? ---------------------------------------------------------------------------------------------------------------- */
 
 static bool lasts(double now, double beat, double stop)
@@ -867,6 +897,7 @@ int main(int argc, char **argv)
 		TEST(heartbeat_that_is_asked_for_is_kept),
 		TEST(heartbeat_is_quick_on_a_machine_that_has_just_booted),
 		TEST(heartbeat_is_quick_where_the_next_one_would_come_after_the_stop),
+		TEST(heartbeat_waits_until_it_is_worth_more_where_the_one_after_it_would_be_too_late),
 		TEST(lease_does_not_last_where_answers_come_too_late_for_a_pair),
 		TEST(lease_lasts_if_the_next_heartbeat_is_answered_before_it_ends),
 		TEST(lease_does_not_last_whose_pair_is_too_old),
