@@ -5,6 +5,7 @@
 #include "harness.h"
 
 #include <netdb.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -23,7 +24,7 @@ static struct {
 	pthread_cond_t  changed;
 	const char     *name[NAMES], *addresses[NAMES]; /* "address,address"; NULL: cannot be resolved */
 	int64_t         delay_ms;
-	int             lookups, under_way;
+	int             lookups, under_way, interruptible;
 } dns = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret);
@@ -44,10 +45,22 @@ static const char *look_up_locked(const char *host)
 	return NULL;
 }
 
+static bool blocks_all_signals(void)
+{
+	sigset_t mask;
+	bool     all = pthread_sigmask(SIG_SETMASK, NULL, &mask) == 0;
+	for (int i = 1; i <= SIGRTMAX; i++)
+		if (i != SIGKILL && i != SIGSTOP && (i < 32 || i >= SIGRTMIN)) /* those between are the C library's */
+			all = all && sigismember(&mask, i) == 1;
+	return all;
+}
+
 /* The answer is the one at the end of the delay. */
 static const char *ask(const char *host)
 {
+	bool interruptible = !blocks_all_signals();
 	pthread_mutex_lock(&dns.mutex);
+	dns.interruptible += interruptible;
 	dns.lookups++;
 	dns.under_way++;
 	for (int64_t end_ms = now_ms() + dns.delay_ms; dns.delay_ms > 0 && now_ms() < end_ms;) {
@@ -106,6 +119,15 @@ static int dns_lookups(void)
 	int lookups = dns.lookups;
 	pthread_mutex_unlock(&dns.mutex);
 	return lookups;
+}
+
+/* On threads that the application's signals may find. */
+static int dns_interruptible(void)
+{
+	pthread_mutex_lock(&dns.mutex);
+	int interruptible = dns.interruptible;
+	pthread_mutex_unlock(&dns.mutex);
+	return interruptible;
 }
 
 static bool dns_is_idle(void)
@@ -258,6 +280,17 @@ static void name_is_not_said_to_resolve_to_nothing_before_it_was_looked_up(void)
 	EVENTUALLY(dns_lookups() > before, ENOUGH_MS);
 	zkl__session_why_unreached(s, why, sizeof why);
 	EXPECT_TRUE(strcmp(why, "zk.test: does not resolve") == 0);
+	zkl_session_close(s, 0);
+	dns_reset();
+}
+
+static void thread_that_resolves_names_blocks_all_signals(void)
+{
+	int before = dns_lookups();
+	dns_set_delay(60000);
+	zkl_session *s = session_open("zk.test:1", SESSION_MS);
+	EVENTUALLY(dns_lookups() > before, ENOUGH_MS);
+	EXPECT_INT(dns_interruptible(), 0);
 	zkl_session_close(s, 0);
 	dns_reset();
 }
@@ -671,6 +704,7 @@ int main(int argc, char **argv)
 		{TEST(calls_keep_their_timeouts_while_names_do_not_resolve, 90)},
 		{TEST(calls_keep_their_timeouts_while_names_do_not_resolve_any_more, 60)},
 		{TEST(name_is_not_said_to_resolve_to_nothing_before_it_was_looked_up, 60)},
+		{TEST(thread_that_resolves_names_blocks_all_signals, 60)},
 		{TEST(dead_dns_ends_no_lease, 90)},
 		{TEST(dead_dns_makes_nobody_busy, 60)},
 		{TEST(expired_session_opens_anew_without_a_name, 60)},
