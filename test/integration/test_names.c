@@ -434,9 +434,16 @@ static void moved_waiter_keeps_its_place(proxy_door door, unsigned silent)
 	place                p;
 	struct String_vector queue = {0};
 	seen                 granted = {0};
+	log_counter          moves = {.level = 5, .id = "moved"};
+	zkl_session         *s = NULL;
 	place_open(&p);
+	zkl_session_options options = session_options(p.servers, LONGEST_MS);
+	options.log = log_count;
+	options.log_user = &moves;
+	options.log_level = 5;
+	EXPECT_RC(zkl_session_open(&options, &s, NULL), ZKL_OK);
 	node         first = foreign_contender(path.text, "_c_1c9f1f24-8a0a-4c7b-a1a1-7b0d5a5a5001-lock-");
-	zkl_session *s = session_open(p.servers, LONGEST_MS), *behind = session_open(all_servers(), LONGEST_MS);
+	zkl_session *behind = session_open(all_servers(), LONGEST_MS);
 	recorder     events = RECORDER("moves"), later = RECORDER("stays, behind it");
 	zkl_lock    *lock = lock_new(s, path.text, &events), *last = lock_new(behind, path.text, &later);
 	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
@@ -447,7 +454,9 @@ static void moved_waiter_keeps_its_place(proxy_door door, unsigned silent)
 	EXPECT_INT(queue.count, 3);
 	int64_t id = stats_of(s).session_id;
 	EXPECT_TRUE(id != 0);
+	EXPECT_INT(atomic_load(&moves.count), 0);
 	move(&p, s, door, silent);
+	EXPECT_INT(atomic_load(&moves.count), 1);
 	EXPECT_TRUE(stats_of(s).session_id == id);
 	EXPECT_INT((int64_t)stats_of(s).expiries, 0);
 	expect_same_children(&queue, path.text);
