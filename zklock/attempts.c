@@ -57,6 +57,13 @@ void zkl__attempts_forget(void)
 	pthread_mutex_unlock(&mutex);
 }
 
+/* It may be locked for ever, with an entry half written. */
+void zkl__attempts_forked(void)
+{
+	pthread_mutex_init(&mutex, NULL);
+	memset(attempts, 0, sizeof attempts);
+}
+
 /* What it was doing; where it does not say so, the line is about something else. */
 static bool read_reason(char ret[REASON_SIZE], int error, const char *name, size_t name_length, const char *doing)
 {

@@ -13,6 +13,8 @@
 void zkl__attempts_note(const char *line);
 /* Forgets all: a server was reached. */
 void zkl__attempts_forget(void);
+/* The same in the child of a fork: the thread that was at it then is the parent's. */
+void zkl__attempts_forked(void);
 /* "127.0.0.1:2181: Connection refused; ...": of each address of a list as the client has it, once. Returns the length, below
  * size. */
 size_t zkl__attempts_tell(const char *addresses, char *ret, size_t size);

@@ -41,7 +41,8 @@
 #define LOOK_MIN_MS 10
 
 /* ZooKeeper's. A path that misses a node is one whose chroot is missing: all else is made. */
-#define NO_NODE (-101)
+#define NO_NODE    (-101)
+#define OVER_QUOTA (-125)
 
 static void attempt(struct zkl__front *front);
 static void step(struct zkl__front *front, enum zkl__supervisor_event_type type, int value);
@@ -352,11 +353,27 @@ static int not_granted(struct zkl__front *front)
 	return ZKL_ENOTCONN;
 }
 
+static bool is_over_quota(const zkl_event *event)
+{
+	return event->code == ZKL_EZK && event->error != NULL && event->error->zk_code == OVER_QUOTA;
+}
+
+/* As an access list, a quota is what its owner permits, and no failure of ours. Credentials have no part in it. */
+static void refused_by_quota(struct zkl__front *front, const zkl_event *event)
+{
+	BECAUSE(front, "%s (the path's, or that of a node above it: zkCli.sh listquota)", text_of(event));
+	step(front, ZKL__ON_ENDED, ZKL_EACCES);
+}
+
 static void on_ended(struct zkl__front *front, const zkl_event *event)
 {
 	const char *chroot = missing_chroot(front, event);
 	int         code = event->code;
 
+	if (is_over_quota(event) && !front->granted) {
+		refused_by_quota(front, event);
+		return;
+	}
 	if (front->granted)
 		lose(front);
 	/* A busy lock is no failure: it is told by the status alone. */

@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "attempts.h"
+
 void zkl__thread_block_signals(sigset_t *before)
 {
 	sigset_t all;
@@ -39,6 +41,7 @@ static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
 static void in_child(void)
 {
 	atomic_fetch_add(&forks, 1);
+	zkl__attempts_forked();
 }
 
 static void watch_forks(void)

@@ -39,7 +39,7 @@
  * - It seeds random() and drand48() anew whenever it connects: a program that needs a sequence of its own takes random_r() or
  *   erand48().
  * - Without a descriptor it neither aborts nor crashes: it cannot connect, and tries again. Opening a session takes two
- *   descriptors at once (ZKL_ESYS) and three more for the client. */
+ *   descriptors at once, three with ZKL_MANUAL (ZKL_ESYS), and three more for the client. */
 
 #include <zklock/zklock.h>
 

@@ -12,8 +12,8 @@
  *
  * For every call of the library, unless its own comment says otherwise:
  * - The result is an int: >= 0 good, < 0 one of ZKL_E*. `reterr` may be NULL and is written only on failure; `*ret` is
- *   written only on success. Nothing is thread-local, nothing is printed, the library never exits or aborts (what the
- *   ZooKeeper client does where it gets no memory or thread: session.h).
+ *   written only on success. No result is kept for a thread, nothing is printed, the library never exits or aborts (what
+ *   the ZooKeeper client does where it gets no memory or thread: session.h).
  * - It may be called from any thread. Strings and structs passed in are copied. What a callback is handed dies when the
  *   callback returns.
  * - Times are milliseconds. A timeout covers everything: resolving names, connecting, queueing.

@@ -130,6 +130,16 @@ def zk(verb, *arguments):
     return done.stdout.strip()
 
 
+def limit_contenders(test, lock, most):
+    """By a quota, as long as the test runs."""
+    def remove():
+        with zkwire.Client(SERVERS) as client:
+            client.remove_limit(lock)
+    with zkwire.Client(SERVERS) as client:
+        client.limit(lock, most + 1)
+    test.addCleanup(remove)
+
+
 class Wrapper(subprocess.Popen):
     """A zklock-run that was started, and the process that it started."""
 

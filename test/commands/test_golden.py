@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every line of golden.txt: what is typed, what comes out of it, and the exit status.
 
-    == free      begins with a lock of its own: free, held by another, or one whose directory denies access, or is for those
-                 who have the credentials in $DIR/auth only
+    == free      begins with a lock of its own: free, held by another, or one whose directory denies access, is for those
+                 who have the credentials in $DIR/auth only, or has a quota that leaves no room
     $ ...        the command line, without a shell; $LOCK, $SERVERS and $DIR, a folder of its own, stand for the real ones
     1: 2:        a line of standard output and of standard error; "..." stands for any more of them
     [75]         the exit status, or the name of the signal
@@ -18,7 +18,7 @@ import sys
 import unittest
 import uuid
 
-from support import BINARY, PATIENCE, SERVERS, CommandTest, zkwire
+from support import BINARY, PATIENCE, SERVERS, CommandTest, limit_contenders, zkwire
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 LOSE = """#!/bin/sh
@@ -69,6 +69,8 @@ class Golden(CommandTest):
         elif situation == "denied":
             with zkwire.Client(SERVERS) as client:
                 client.make(self.lock, zkwire.ALL & ~zkwire.CREATING)
+        elif situation == "limited":
+            limit_contenders(self, self.lock, 0)
         elif situation == "owned":
             self.assertEqual(self.call("--auth-file", self.file("auth"), self.lock, "--", "true")[0], 0)
         else:

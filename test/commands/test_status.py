@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-from support import BINARY, PATIENCE, SERVERS, TICK_S, CommandTest, wait_for, zkwire
+from support import BINARY, PATIENCE, SERVERS, TICK_S, CommandTest, limit_contenders, wait_for, zkwire
 
 CLOSED = "127.0.0.1:1"
 
@@ -517,6 +517,18 @@ class Denied(CommandTest):
 
     def test_directory_that_may_not_be_listed(self):
         self.refused(zkwire.ALL & ~zkwire.READ, self.lock, "list its contenders")
+
+    def test_quota_that_is_used_up(self):
+        """Not counted as a failure of ours, nor told of credentials, which have no part in it."""
+        limit_contenders(self, self.lock, 0)
+        for arguments in ((), ("-n",), ("--leader",)):
+            with self.subTest(arguments=arguments):
+                status, out, err = self.call(*arguments, self.lock, "--", "touch", self.file("ran"))
+                self.assertEqual((status, out), (77, b""))
+                self.assert_one_line(err, self.lock, "a quota is exceeded (", "listquota")
+                self.assertNotIn(b"credentials", err)
+        self.assertFalse(os.path.exists(self.file("ran")))
+        self.assertEqual(self.nodes(), [])
 
 
 class Busy(CommandTest):

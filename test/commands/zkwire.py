@@ -97,14 +97,15 @@ class Client:
         if xid != WATCH_XID:
             raise ConnectionError("reply %d to no request" % xid)
 
-    def make(self, path, permissions=ALL, flags=0):
+    def make(self, path, permissions=ALL, flags=0, data=None):
         """A directory, for everybody with these permissions, or an ephemeral node; its parents with all of them."""
         parent = path.rpartition("/")[0]
         if parent:
             self.make(parent)
         acl = struct.pack(">ii", 1, permissions) + wire.string("world") + wire.string("anyone")
+        data = struct.pack(">i", -1) if data is None else wire.string(data)
         try:
-            self.ask(CREATE, wire.string(path) + struct.pack(">i", -1) + acl + struct.pack(">i", flags))
+            self.ask(CREATE, wire.string(path) + data + acl + struct.pack(">i", flags))
         except Refused as refused:
             if refused.code != NODE_EXISTS:
                 raise
@@ -113,6 +114,17 @@ class Client:
         """A number that grows with each child that comes or goes: cversion, which stands behind four zxids and times and a
         version."""
         return struct.unpack(">i", self.ask(EXISTS, wire.string(path) + b"\0")[36:40])[0]
+
+    def limit(self, path, nodes):
+        """A quota that is enforced (ZooKeeper 3.7 and later): so many nodes at most, the path's own included."""
+        quota = "/zookeeper/quota" + path
+        self.make(path)
+        self.make(quota + "/zookeeper_stats", data="count=1,bytes=0")
+        self.make(quota + "/zookeeper_limits", data="count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=%d" % nodes)
+
+    def remove_limit(self, path):
+        for name in ("/zookeeper_limits", "/zookeeper_stats", ""):
+            self.delete("/zookeeper/quota" + path + name)
 
     def delete(self, path):
         self.ask(wire.DELETE, wire.string(path) + struct.pack(">i", -1))

@@ -27,7 +27,7 @@ SERVER_PACKAGES = "libzookeeper-java,default-jre-headless"
 PEERS_PACKAGES = ("default-jre-headless,libcurator-client-java,libcurator-framework-java,libcurator-recipes-java,"
                   "libslf4j-java,python3,python3-kazoo,"
                   "gcc,libc6-dev,cmake,ninja-build,pkg-config,libzookeeper-mt-dev,libcunit1-dev,libsystemd-dev,"
-                  "systemd,dbus,cron")
+                  "locales,systemd,dbus,cron")
 ENTRYPOINT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "entrypoint.sh")
 
 # A registry that is out of reach can leave a pull without a word for minutes; one that answers says so at once, and

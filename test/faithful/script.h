@@ -11,7 +11,8 @@
  * and the real ensemble give the same replies and events in the same order.
  *
  * A line that begins with "> " is a step; the lines after it say what each client heard until nothing was under way any
- * more, client by client. "+" joins parts to one batch, which a client sends without waiting for anything. The parts:
+ * more, client by client. "+" joins parts to one batch, which a client sends without waiting for anything; what clients on different
+ * servers do in one batch comes there in any order. The parts:
  *
  *     A open | A close            a client begins a session, or ends it
  *     A open follower             one that knows of no server but a follower, or (leader) but the leader

@@ -148,6 +148,51 @@ static void election_is_freed_in_its_own_callback_while_it_leads(void)
 	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
 }
 
+static void free_own_lock(const zkl_event *ev, recorder *r)
+{
+	if (ev->type != ZKL_EV_GRANTED)
+		return;
+	zkl_lock_free(r->user);
+	atomic_store(&r->flag, 1);
+}
+
+static zkl_session *manual_session(void)
+{
+	zkl_session_options options = session_options(all_servers(), SESSION_MS);
+	zkl_session        *s = NULL;
+	options.flags = ZKL_MANUAL;
+	EXPECT_RC(zkl_session_open(&options, &s, NULL), ZKL_OK);
+	return s;
+}
+
+static void handles_are_freed_in_their_own_callbacks_in_process(void)
+{
+	lock_path    path = new_path(), office = new_path();
+	zkl_session *s = manual_session();
+	for (int i = 0; i < 10; i++) {
+		recorder      events = RECORDER("freed lock"), office_events = RECORDER("freed election");
+		zkl_lock     *lock = lock_new(s, path.text, &events);
+		zkl_election *e = election_new(s, office.text, i % 2 ? ZKL_OBSERVE : 0, &office_events);
+		events.then = free_own_lock;
+		events.user = lock;
+		office_events.then = free_own_election;
+		office_events.user = e;
+		EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
+		EXPECT_RC(zkl_election_campaign(e, NULL), ZKL_OK);
+		EVENTUALLY(zkl_session_process(s) >= 0 && atomic_load(&events.flag) == 1 &&
+		                   atomic_load(&office_events.flag) == 1,
+		           ENOUGH_MS);
+		int heard = recorder_total(&events) + recorder_total(&office_events);
+		EVENTUALLY(zkclient_count(observer(), path.text) + zkclient_count(observer(), office.text) == 0,
+		           ENOUGH_MS);
+		EXPECT_RC(zkl_session_process(s), 0);
+		EXPECT_INT(recorder_total(&events) + recorder_total(&office_events), heard);
+		recorder_free(&events);
+		recorder_free(&office_events);
+	}
+	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
+}
+
 /* ---- calls that would block ---- */
 
 static struct {
@@ -245,15 +290,39 @@ static void freeing_start(freeing *f)
 	CU_ASSERT_FATAL(pthread_create(&f->thread, NULL, free_it, f) == 0);
 }
 
+/* Of a manual session: calls process() until a callback has been blocked, and has returned. */
+typedef struct processing {
+	pthread_t    thread;
+	zkl_session *session;
+	recorder    *until;
+} processing;
+
+static void *process(void *arg)
+{
+	processing *p = arg;
+	while (atomic_load(&p->until->flag) != 3 && zkl_session_process(p->session) >= 0)
+		poll_pause();
+	return NULL;
+}
+
+static void processing_start(processing *p)
+{
+	CU_ASSERT_FATAL(pthread_create(&p->thread, NULL, process, p) == 0);
+}
+
 /* Who frees its own handle waits for its own callback, and for no other one. */
 static void free_waits_for_callbacks_of_its_own_handle_only(void)
 {
-	for (int election = 0; election <= 1; election++) {
+	for (int i = 0; i < 4; i++) {
+		bool         election = i % 2 != 0, manual = i / 2 != 0;
 		lock_path    path = new_path(), other_path = new_path();
-		zkl_session *s = session_open(all_servers(), SESSION_MS);
+		zkl_session *s = manual ? manual_session() : session_open(all_servers(), SESSION_MS);
 		recorder     events = RECORDER("blocks"), other_events = RECORDER("other");
 		freeing      own = {0}, other = {0};
+		processing   loop = {.session = s, .until = &events};
 		events.flag = 1;
+		if (manual)
+			processing_start(&loop);
 		events.then = block_while_flag_is_one;
 		other.lock = lock_new(s, other_path.text, &other_events);
 		if (election) {
@@ -264,6 +333,8 @@ static void free_waits_for_callbacks_of_its_own_handle_only(void)
 			EXPECT_RC(zkl_lock_start(own.lock, ZKL_FOREVER, NULL), ZKL_OK);
 		}
 		EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
+		EXPECT_RC(zkl_session_process(s),
+		          manual ? ZKL_ESTATE : ZKL_EINVAL); /* the callback blocks another thread */
 		EXPECT_RC(zkl_lock_start(other.lock, ZKL_FOREVER, NULL), ZKL_OK);
 		freeing_start(&other);
 		EVENTUALLY(atomic_load(&other.done), ENOUGH_MS);
@@ -275,6 +346,8 @@ static void free_waits_for_callbacks_of_its_own_handle_only(void)
 		pthread_join(own.thread, NULL);
 		pthread_join(other.thread, NULL);
 		EXPECT_INT(atomic_load(&events.flag), 3);
+		if (manual)
+			pthread_join(loop.thread, NULL);
 		EXPECT_INT(recorder_total(&events), 1);
 		EXPECT_INT(recorder_total(&other_events), 0);
 		EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
@@ -286,29 +359,71 @@ static void free_waits_for_callbacks_of_its_own_handle_only(void)
 /* heron #2907: closing while a callback runs, which does not end before it may. */
 static void close_waits_for_the_callback_that_runs_and_none_comes_after(void)
 {
-	lock_path    path = new_path();
-	zkl_session *s = session_open(all_servers(), SESSION_MS);
-	recorder     events = RECORDER("blocks"), next_events = RECORDER("next");
-	zkl_lock    *lock = lock_new(s, path.text, &events), *next = lock_new(s, path.text, &next_events);
-	freeing      closing = {.session = s};
-	events.flag = 1;
-	events.then = block_while_flag_is_one;
-	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
-	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
-	EXPECT_RC(zkl_lock_start(next, ZKL_FOREVER, NULL), ZKL_OK);
-	freeing_start(&closing);
-	EVENTUALLY(zkclient_count(observer(), path.text) == 0, ENOUGH_MS);
-	EXPECT_TRUE(!atomic_load(&closing.done));
-	atomic_store(&events.flag, 2);
-	pthread_join(closing.thread, NULL);
-	EXPECT_RC(closing.rc, ZKL_OK);
-	int heard = recorder_total(&events) + recorder_total(&next_events);
-	EXPECT_RC(zkl_lock_start(lock, 0, NULL), ZKL_ESTATE);
-	THROUGHOUT(recorder_total(&events) + recorder_total(&next_events) == heard, 50);
-	zkl_lock_free(lock);
-	zkl_lock_free(next);
-	recorder_free(&events);
-	recorder_free(&next_events);
+	for (int manual = 0; manual <= 1; manual++) {
+		lock_path    path = new_path();
+		zkl_session *s = manual ? manual_session() : session_open(all_servers(), SESSION_MS);
+		recorder     events = RECORDER("blocks"), next_events = RECORDER("next");
+		zkl_lock    *lock = lock_new(s, path.text, &events), *next = lock_new(s, path.text, &next_events);
+		freeing      closing = {.session = s};
+		processing   loop = {.session = s, .until = &events};
+		events.flag = 1;
+		events.then = block_while_flag_is_one;
+		if (manual)
+			processing_start(&loop);
+		EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
+		EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
+		EXPECT_RC(zkl_lock_start(next, ZKL_FOREVER, NULL), ZKL_OK);
+		freeing_start(&closing);
+		EVENTUALLY(zkclient_count(observer(), path.text) == 0, ENOUGH_MS);
+		EXPECT_TRUE(!atomic_load(&closing.done));
+		atomic_store(&events.flag, 2);
+		if (manual)
+			pthread_join(loop.thread, NULL);
+		pthread_join(closing.thread, NULL);
+		EXPECT_RC(closing.rc, ZKL_OK);
+		int heard = recorder_total(&events) + recorder_total(&next_events);
+		EXPECT_RC(zkl_lock_start(lock, 0, NULL), ZKL_ESTATE);
+		THROUGHOUT(recorder_total(&events) + recorder_total(&next_events) == heard, 50);
+		zkl_lock_free(lock);
+		zkl_lock_free(next);
+		recorder_free(&events);
+		recorder_free(&next_events);
+	}
+}
+
+/* What came before the close is told before it returns. In process() nobody is told any more. */
+static void close_delivers_what_is_queued_but_not_of_a_manual_session(void)
+{
+	for (int manual = 0; manual <= 1; manual++) {
+		lock_path    path = new_path(), other_path = new_path();
+		zkl_session *s = manual ? manual_session() : session_open(all_servers(), SESSION_MS);
+		recorder     events = RECORDER("blocks"), other_events = RECORDER("queued");
+		zkl_lock *lock = lock_new(s, path.text, &events), *other = lock_new(s, other_path.text, &other_events);
+		freeing   closing = {.session = s};
+		node      ahead = foreign_contender(other_path.text, "_c_6a2d70f2-6a61-4a0e-a0b4-34a1c2b6e002-lock-");
+		events.flag = 1;
+		events.then = block_while_flag_is_one;
+		EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
+		if (!manual)
+			EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, NULL));
+		EXPECT_RC(zkl_lock_start(other, ZKL_FOREVER, NULL), ZKL_OK);
+		EVENTUALLY(stats_of(s).events_queued == (manual ? 2 : 1), ENOUGH_MS);
+		freeing_start(&closing);
+		EVENTUALLY(zkclient_count(observer(), path.text) == 0, ENOUGH_MS);
+		if (!manual) /* for so long that all but the callback is over */
+			THROUGHOUT(!atomic_load(&closing.done), 500);
+		EXPECT_INT(recorder_total(&other_events), 0);
+		atomic_store(&events.flag, 2);
+		pthread_join(closing.thread, NULL);
+		EXPECT_RC(closing.rc, ZKL_OK);
+		EXPECT_INT(recorder_count(&other_events, ZKL_EV_WAITING), !manual);
+		EXPECT_INT(recorder_count(&events, ZKL_EV_GRANTED), !manual);
+		EXPECT_INT(zkclient_delete(observer(), ahead.path), ZOK);
+		zkl_lock_free(lock);
+		zkl_lock_free(other);
+		recorder_free(&events);
+		recorder_free(&other_events);
+	}
 }
 
 /* One thread waits for a callback to free its handle, while that callback frees another handle: none waits for ever. */
@@ -412,9 +527,11 @@ int main(int argc, char **argv)
 		{TEST(callbacks_of_a_session_come_one_at_a_time, 120)},
 		{TEST(other_handles_are_freed_in_a_callback, 300)},
 		{TEST(election_is_freed_in_its_own_callback_while_it_leads, 60)},
+		{TEST(handles_are_freed_in_their_own_callbacks_in_process, 60)},
 		{TEST(blocking_calls_in_an_elections_callback_say_edeadlk, 60)},
 		{TEST(free_waits_for_callbacks_of_its_own_handle_only, 60)},
 		{TEST(close_waits_for_the_callback_that_runs_and_none_comes_after, 60)},
+		{TEST(close_delivers_what_is_queued_but_not_of_a_manual_session, 60)},
 		{TEST(callback_that_frees_does_not_meet_who_waits_for_it, 60)},
 		{TEST(close_ends_those_who_wait, 300)},
 		{0},

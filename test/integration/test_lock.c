@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include <zklock/guarded.h>
 
 #define SESSION_MS (tick_ms() * 12)
 #define ENOUGH_MS  10000 /* for anything that needs a few round trips, on a busy machine */
@@ -460,13 +461,22 @@ static void child_of_a_fork_gets_eforked_and_harms_nothing(void)
 	fflush(NULL);
 	pid_t pid = fork();
 	if (pid == 0) {
-		int wrong = 0;
+		const zkl_write write = {ZKL_WRITE_SET, path.text, NULL, 0, -1};
+		zkl_lock       *made = NULL;
+		int             wrong = 0;
 		wrong |= zkl_lock_check(lock, grant.token) == ZKL_EFORKED ? 0 : 1;
 		wrong |= zkl_lock_start(lock, 0, NULL) == ZKL_EFORKED ? 0 : 2;
 		wrong |= zkl_lock_acquire(lock, 100, &grant, NULL) == ZKL_EFORKED ? 0 : 4;
 		wrong |= zkl_lock_release(lock, 100, NULL) == ZKL_EFORKED ? 0 : 8;
 		wrong |= zkl_lock_holder(s, path.text, &peer, NULL) == ZKL_EFORKED ? 0 : 16;
 		wrong |= zkl_session_stats(s, &stats) == ZKL_EFORKED ? 0 : 32;
+		wrong |= zkl_lock_new(s, path.text, NULL, &made, NULL) == ZKL_EFORKED ? 0 : 64;
+		wrong |= zkl_guarded_multi(s, &grant, &write, 1, 100, NULL) == ZKL_EFORKED &&
+		                         zkl_guarded_set(s, &grant, path.text, NULL, 0, -1, 100, NULL) == ZKL_EFORKED &&
+		                         zkl_guarded_create(s, &grant, path.text, NULL, 0, 100, NULL) == ZKL_EFORKED &&
+		                         zkl_guarded_delete(s, &grant, path.text, -1, 100, NULL) == ZKL_EFORKED
+		                 ? 0
+		                 : 128;
 		zkl_lock_free(lock);
 		zkl_session_close(s, 100);
 		_exit(wrong);

@@ -5,6 +5,7 @@
 #include "harness.h"
 
 #include <netdb.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -23,7 +24,7 @@ static struct {
 	pthread_cond_t  changed;
 	const char     *name[NAMES], *addresses[NAMES]; /* "address,address"; NULL: cannot be resolved */
 	int64_t         delay_ms;
-	int             lookups, under_way;
+	int             lookups, under_way, interruptible;
 } dns = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret);
@@ -44,10 +45,22 @@ static const char *look_up_locked(const char *host)
 	return NULL;
 }
 
+static bool blocks_all_signals(void)
+{
+	sigset_t mask;
+	bool     all = pthread_sigmask(SIG_SETMASK, NULL, &mask) == 0;
+	for (int i = 1; i <= SIGRTMAX; i++)
+		if (i != SIGKILL && i != SIGSTOP && (i < 32 || i >= SIGRTMIN)) /* those between are the C library's */
+			all = all && sigismember(&mask, i) == 1;
+	return all;
+}
+
 /* The answer is the one at the end of the delay. */
 static const char *ask(const char *host)
 {
+	bool interruptible = !blocks_all_signals();
 	pthread_mutex_lock(&dns.mutex);
+	dns.interruptible += interruptible;
 	dns.lookups++;
 	dns.under_way++;
 	for (int64_t end_ms = now_ms() + dns.delay_ms; dns.delay_ms > 0 && now_ms() < end_ms;) {
@@ -106,6 +119,15 @@ static int dns_lookups(void)
 	int lookups = dns.lookups;
 	pthread_mutex_unlock(&dns.mutex);
 	return lookups;
+}
+
+/* On threads that the application's signals may find. */
+static int dns_interruptible(void)
+{
+	pthread_mutex_lock(&dns.mutex);
+	int interruptible = dns.interruptible;
+	pthread_mutex_unlock(&dns.mutex);
+	return interruptible;
 }
 
 static bool dns_is_idle(void)
@@ -262,6 +284,17 @@ static void name_is_not_said_to_resolve_to_nothing_before_it_was_looked_up(void)
 	dns_reset();
 }
 
+static void thread_that_resolves_names_blocks_all_signals(void)
+{
+	int before = dns_lookups();
+	dns_set_delay(60000);
+	zkl_session *s = session_open("zk.test:1", SESSION_MS);
+	EVENTUALLY(dns_lookups() > before, ENOUGH_MS);
+	EXPECT_INT(dns_interruptible(), 0);
+	zkl_session_close(s, 0);
+	dns_reset();
+}
+
 static void dead_dns_ends_no_lease(void)
 {
 	lock_path path = new_path();
@@ -401,9 +434,16 @@ static void moved_waiter_keeps_its_place(proxy_door door, unsigned silent)
 	place                p;
 	struct String_vector queue = {0};
 	seen                 granted = {0};
+	log_counter          moves = {.level = 5, .id = "moved"};
+	zkl_session         *s = NULL;
 	place_open(&p);
+	zkl_session_options options = session_options(p.servers, LONGEST_MS);
+	options.log = log_count;
+	options.log_user = &moves;
+	options.log_level = 5;
+	EXPECT_RC(zkl_session_open(&options, &s, NULL), ZKL_OK);
 	node         first = foreign_contender(path.text, "_c_1c9f1f24-8a0a-4c7b-a1a1-7b0d5a5a5001-lock-");
-	zkl_session *s = session_open(p.servers, LONGEST_MS), *behind = session_open(all_servers(), LONGEST_MS);
+	zkl_session *behind = session_open(all_servers(), LONGEST_MS);
 	recorder     events = RECORDER("moves"), later = RECORDER("stays, behind it");
 	zkl_lock    *lock = lock_new(s, path.text, &events), *last = lock_new(behind, path.text, &later);
 	EXPECT_RC(zkl_lock_start(lock, ZKL_FOREVER, NULL), ZKL_OK);
@@ -414,7 +454,9 @@ static void moved_waiter_keeps_its_place(proxy_door door, unsigned silent)
 	EXPECT_INT(queue.count, 3);
 	int64_t id = stats_of(s).session_id;
 	EXPECT_TRUE(id != 0);
+	EXPECT_INT(atomic_load(&moves.count), 0);
 	move(&p, s, door, silent);
+	EXPECT_INT(atomic_load(&moves.count), 1);
 	EXPECT_TRUE(stats_of(s).session_id == id);
 	EXPECT_INT((int64_t)stats_of(s).expiries, 0);
 	expect_same_children(&queue, path.text);
@@ -671,6 +713,7 @@ int main(int argc, char **argv)
 		{TEST(calls_keep_their_timeouts_while_names_do_not_resolve, 90)},
 		{TEST(calls_keep_their_timeouts_while_names_do_not_resolve_any_more, 60)},
 		{TEST(name_is_not_said_to_resolve_to_nothing_before_it_was_looked_up, 60)},
+		{TEST(thread_that_resolves_names_blocks_all_signals, 60)},
 		{TEST(dead_dns_ends_no_lease, 90)},
 		{TEST(dead_dns_makes_nobody_busy, 60)},
 		{TEST(expired_session_opens_anew_without_a_name, 60)},

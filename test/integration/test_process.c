@@ -354,6 +354,66 @@ static void session_is_cancelled_from_a_signal_handler(void)
 	sigaction(SIGUSR1, &before, NULL);
 }
 
+static struct {
+	_Atomic(zkl_lock *)     lock;
+	_Atomic(zkl_election *) election;
+	atomic_ullong           token, term;
+	atomic_int              yes, no;
+	pthread_t               in; /* the thread that makes the calls; one of the others watches over the time */
+} asked;
+
+static void ask_in_handler(int number)
+{
+	(void)number;
+	if (!pthread_equal(pthread_self(), asked.in))
+		return;
+	bool may = zkl_lock_check(atomic_load(&asked.lock), atomic_load(&asked.token)) > 0 &&
+	           zkl_election_check(atomic_load(&asked.election), atomic_load(&asked.term)) > 0;
+	atomic_fetch_add(may ? &asked.yes : &asked.no, 1);
+}
+
+/* Over and over, in the middle of any call of the same session. */
+static void check_is_asked_in_a_signal_handler(void)
+{
+	lock_path        path = new_path(), office = new_path(), busy = new_path();
+	struct sigaction asking = {.sa_handler = ask_in_handler, .sa_flags = SA_RESTART}, before;
+	struct itimerval often = {{0, 300}, {0, 300}}, never_again = {{0, 0}, {0, 0}};
+	zkl_session     *s = session_open(all_servers(), SESSION_MS);
+	zkl_lock        *lock = lock_new(s, path.text, NULL), *cycled = lock_new(s, busy.text, NULL);
+	recorder         events = RECORDER("leader");
+	zkl_election    *election = election_new(s, office.text, 0, &events);
+	zkl_grant        grant = {0}, other;
+	seen             e = {0};
+	int              rc = 0;
+	EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
+	EXPECT_RC(zkl_election_campaign(election, NULL), ZKL_OK);
+	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_GRANTED, 1, ENOUGH_MS, &e));
+	asked.in = pthread_self();
+	atomic_store(&asked.lock, lock);
+	atomic_store(&asked.election, election);
+	atomic_store(&asked.token, grant.token);
+	atomic_store(&asked.term, e.token);
+	sigaction(SIGALRM, &asking, &before);
+	setitimer(ITIMER_REAL, &often, NULL);
+	for (int64_t end_ms = now_ms() + rounds(1000, 20000); rc == 0 && now_ms() < end_ms;) {
+		for (int i = 0; i < 200; i++)
+			EXPECT_RC(zkl_lock_release(cycled, 0, NULL), ZKL_ENOTHELD);
+		rc = zkl_lock_acquire(cycled, ENOUGH_MS, &other, NULL);
+		if (rc == 0)
+			rc = zkl_lock_release(cycled, 0, NULL);
+	}
+	setitimer(ITIMER_REAL, &never_again, NULL);
+	sigaction(SIGALRM, &before, NULL);
+	EXPECT_RC(rc, ZKL_OK);
+	EXPECT_TRUE(atomic_load(&asked.yes) > 0);
+	EXPECT_INT(atomic_load(&asked.no), 0);
+	zkl_lock_free(lock);
+	zkl_lock_free(cycled);
+	zkl_election_free(election);
+	EXPECT_RC(zkl_session_close(s, ENOUGH_MS), ZKL_OK);
+	recorder_free(&events);
+}
+
 /* ---- descriptors ---- */
 
 /* Once what earlier tests have closed is gone, too: a proxy's thread may still be at it. */
@@ -473,6 +533,7 @@ int main(int argc, char **argv)
 		{TEST(threads_of_the_library_block_all_signals, 60)},
 		{TEST(broken_connections_raise_no_sigpipe, 60)},
 		{TEST(session_is_cancelled_from_a_signal_handler, 300)},
+		{TEST(check_is_asked_in_a_signal_handler, 90)},
 		{TEST(descriptors_of_the_library_are_close_on_exec_and_all_are_closed, 60)},
 		{TEST(decimal_comma_and_other_letters_change_nothing, 60)},
 		{0},

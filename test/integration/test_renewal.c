@@ -46,15 +46,21 @@ static bool is_anew(const char *path)
 
 static void tokens_grow_across_the_end(void)
 {
-	lock_path    path = near_the_end();
-	zkl_session *s = session_open(all_servers(), SESSION_MS);
-	zkl_lock    *lock = lock_new(s, path.text, NULL);
-	zkl_grant    grant, last = {0};
+	lock_path           path = near_the_end();
+	log_counter         renewals = {.level = 4, .id = "renew"};
+	zkl_session_options options = session_options(all_servers(), SESSION_MS);
+	zkl_session        *s = NULL;
+	options.log = log_count;
+	options.log_user = &renewals;
+	EXPECT_RC(zkl_session_open(&options, &s, NULL), ZKL_OK);
+	zkl_lock *lock = lock_new(s, path.text, NULL);
+	zkl_grant grant, last = {0};
 	for (int i = 0; i < NUMBERS_LEFT + 3; i++) {
 		EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
 		EXPECT_TRUE(grant.token > last.token);
 		EXPECT_INT((int64_t)grant.epoch, i < NUMBERS_LEFT ? FIRST - NUMBERS_LEFT + i : i - NUMBERS_LEFT);
 		EXPECT_INT(is_anew(path.text), i >= NUMBERS_LEFT);
+		EXPECT_INT(atomic_load(&renewals.count), i >= NUMBERS_LEFT);
 		last = grant;
 		EXPECT_RC(zkl_lock_release(lock, ENOUGH_MS, NULL), ZKL_OK);
 	}

@@ -25,7 +25,7 @@ inside() {
 }
 
 tests() {
-	exec "$zk" run -- "$here/run.sh" inside ctest --test-dir "$build" --output-on-failure --no-tests=error \
+	exec "$zk" run "${ensemble[@]}" -- "$here/run.sh" inside ctest --test-dir "$build" --output-on-failure --no-tests=error \
 		--no-label-summary --parallel "${ZKLOCK_TEST_JOBS:-6}" "$@"
 }
 
@@ -35,11 +35,13 @@ inside)
 	inside "$@"
 	;;
 on)
+	ensemble=()
 	case $2 in
 	shared) tests -L '^(unit|integration)$' -LE '^own$' ;;
 	readonly) export ZKLOCK_JVMFLAGS=-Dreadonlymode.enabled=true ;;
 	denied) export ZKLOCK_JVMFLAGS=-Dzookeeper.DigestAuthenticationProvider.enabled=false ;;
 	disagree) export ZKLOCK_CFG3='minSessionTimeout=6000 maxSessionTimeout=6000' ZKLOCK_SYNC_LIMIT=5 ;;
+	limits_servers) ensemble=(--disk 16) ;;
 	esac
 	tests -R "^integration\.$2\$"
 	;;
@@ -49,8 +51,10 @@ on)
 	"$here/run.sh" inside cmake -S "$top" -B "$build" -G Ninja --log-level=WARNING -DBUILD_TESTING=ON \
 		-DZKLOCK_TEST_OWN_ENSEMBLE=OFF "${warnings[@]}"
 	"$here/run.sh" inside cmake --build "$build"
-	# Those that take servers away have an ensemble each, beside all those that share one.
-	printf '%s\n' shared servers election_servers cutoff progress readonly denied disagree | xargs -n 1 -P 2 "$here/run.sh" on
+	# Those that take servers away have an ensemble each, beside all those that share one. There is no Java compiler, which
+	# renewal needs.
+	printf '%s\n' shared servers election_servers cutoff cutoff_election limits_servers cutoff_finds_overlap progress \
+		faithful_servers readonly denied disagree | xargs -n 1 -P 2 "$here/run.sh" on
 	;;
 *)
 	echo "usage: run.sh" >&2

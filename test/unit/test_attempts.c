@@ -2,6 +2,12 @@
 /* What the client's log says of its attempts to connect. The lines are those of 3.8.0 and 3.9.3. */
 #include "attempts.h"
 #include "check.h"
+#include "thread.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define HEAD "2026-01-05 10:00:00,000:4711(0x7f0000000000):ZOO_ERROR@handle_socket_error_msg@2402: "
 
@@ -86,11 +92,59 @@ static void more_addresses_than_are_kept(void)
 	CHECK_INT(strlen(text), sizeof text - 1);
 }
 
+static atomic_int  told_so_often;
+static atomic_bool stop;
+
+/* Of so many addresses that it has the list nearly all the time. */
+static void *tell_all_the_time(void *unused)
+{
+	static char all[32 * 300], text[64 * 300];
+
+	(void)unused;
+	for (int i = 0, end = 0; i < 300; i++)
+		end += snprintf(all + end, sizeof all - (size_t)end, "%s10.0.%d.%d:1", i ? "," : "", i / 250, i % 250);
+	while (!atomic_load(&stop)) {
+		zkl__attempts_tell(all, text, sizeof text);
+		atomic_fetch_add(&told_so_often, 1);
+	}
+	return NULL;
+}
+
+static void child_waits_for_no_thread_of_its_parent(void)
+{
+	pthread_t thread;
+	int       status = 0;
+
+	zkl__attempts_forget();
+	zkl__attempts_note("Socket 10.0.9.1:1 zk retcode=-4, errno=111(Connection refused): server refused to accept");
+	zkl__thread_watch_forks();
+	CHECK_INT(pthread_create(&thread, NULL, tell_all_the_time, NULL), 0);
+	while (atomic_load(&told_so_often) == 0)
+		usleep(1000);
+	for (int i = 0; i < 20 && status == 0; i++) {
+		fflush(NULL);
+		pid_t pid = fork();
+		if (pid == 0) {
+			alarm(10);
+			_exit(strcmp(told("10.0.9.1:1"), "10.0.9.1:1: no answer") != 0);
+		}
+		CHECK_INT(waitpid(pid, &status, 0), pid);
+		CHECK_INT(status, 0);
+	}
+	atomic_store(&stop, true);
+	pthread_join(thread, NULL);
+	CHECK_STR(told("10.0.9.1:1"), "10.0.9.1:1: Connection refused");
+}
+
 int main(int argc, char **argv)
 {
-	static const struct check_test tests[] = {TEST(reasons_are_kept_by_address),      TEST(newest_attempt_counts),
-	                                          TEST(repeated_addresses_are_told_once), TEST(other_lines_say_nothing),
-	                                          TEST(more_addresses_than_are_kept),     {0}};
+	static const struct check_test tests[] = {TEST(reasons_are_kept_by_address),
+	                                          TEST(newest_attempt_counts),
+	                                          TEST(repeated_addresses_are_told_once),
+	                                          TEST(other_lines_say_nothing),
+	                                          TEST(more_addresses_than_are_kept),
+	                                          TEST(child_waits_for_no_thread_of_its_parent),
+	                                          {0}};
 
 	return check_main("attempts", tests, argc, argv);
 }
