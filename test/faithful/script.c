@@ -438,9 +438,9 @@ static void of_client(const struct words *w)
 
 	if (client >= SCRIPT_CLIENTS || w->count < 2)
 		die("no client", w->at[0]);
-	/* What different clients send overtakes each other, and the server of the next one may lag. */
+	/* What different clients send overtakes each other. */
 	if (client != run.acting)
-		settle();
+		wait_settled();
 	run.acting = client;
 	for (unsigned i = 0; i < sizeof blows / sizeof *blows; i++)
 		if (is(w->at[1], blows[i])) {
