@@ -50,6 +50,7 @@ static struct {
 	int64_t disturbed, excused[PROCESSES];
 	int     observing[PROCESSES]; /* what an observer may ask, in requests */
 	int64_t slow[PROCESSES];      /* when a proof was last answered later than the lease allows for */
+	int64_t asked[PROCESSES]; /* by its clock: since when it waits for a proof that was asked for; 0: it does not */
 } all;
 
 void __real_zkl__contender_step(struct zkl__contender *c, const struct zkl__input *in, struct zkl__actions *out);
@@ -215,14 +216,14 @@ void invariants_proven(unsigned process, int64_t took)
 {
 	if (took > process_hub(process)->lease.timeout_ns / 24)
 		all.slow[process] = agenda_now();
+	all.asked[process] = 0;
 }
 
+/* Or as good as late: check() counts in whole milliseconds. */
 static bool answer_is_late(unsigned process)
 {
-	const struct zkl__hub *hub = process_hub(process);
-
-	return hub->beat_ns > hub->lease.newest_ns &&
-	       process_clock(process) - hub->beat_ns > hub->lease.timeout_ns / 24;
+	return all.asked[process] &&
+	       process_clock(process) - all.asked[process] > process_hub(process)->lease.timeout_ns / 24 - MS;
 }
 
 /* Lost to the clock, though its proofs had a free way from the grant on. */
@@ -347,6 +348,8 @@ void invariants_request(unsigned process, uint64_t party, const struct zkl__requ
 {
 	struct seen *s = find(process, party);
 
+	if (request->op == ZKL__PROVE && !all.asked[process])
+		all.asked[process] = process_clock(process);
 	if (!s && !is_observer(process_hub(process), party))
 		report_failure(AFTER_END, "process %u: a request (%s) of a contender that is done", process,
 		               zkl__op_name(request->op));
@@ -539,6 +542,7 @@ void invariants_session_closed(unsigned process)
 void invariants_process_gone(unsigned process)
 {
 	all.observing[process] = MOST_REQUESTS;
+	all.asked[process] = 0;
 	for (int16_t i = all.count; i-- > 0;)
 		if (all.attempts[i].process == process && all.attempts[i].active) {
 			all.attempts[i].gone = true;
@@ -593,6 +597,7 @@ void invariants_begin(void)
 	all.disturbed = 0;
 	memset(all.excused, 0, sizeof all.excused);
 	memset(all.slow, 0, sizeof all.slow);
+	memset(all.asked, 0, sizeof all.asked);
 	for (int i = 0; i < PROCESSES; i++)
 		all.observing[i] = MOST_REQUESTS;
 }
