@@ -153,7 +153,8 @@ class Wrapper(subprocess.Popen):
         for pid in map(int, read_proc(self.pid, "task/%d/children" % self.pid).split()):
             if read_proc(pid, "comm").strip() == name:
                 return pid
-        return 0
+        # And not 0, which to kill() is all of our own group.
+        return None
 
     def end(self, patience=PATIENCE):
         """Its status as Popen has it: below 0, the signal."""
@@ -266,6 +267,14 @@ class CommandTest(TidyTest):
 
     # ---- looking ----
 
+    def told_who_holds(self, **options):
+        """What -nv says; that is nothing where the servers do not answer within a second."""
+        def told():
+            status, out, err = self.call("-nv", self.lock, "--", "true", **options)
+            self.assertEqual((status, out), (75, b""))
+            return err
+        return wait_for(told, "it is told who holds")
+
     def file(self, name):
         return os.path.join(self.folder, name)
 
@@ -326,6 +335,10 @@ class CommandTest(TidyTest):
     def assert_free(self, patience=PATIENCE):
         """No node is left. A node goes at once with a release, after the session timeout with a crash."""
         wait_for(lambda: not self.nodes(), "the lock is free", patience)
+
+    def assert_contenders(self, count):
+        """Soon: who has left has not waited for long for servers that lag. What is left behind stays for a session."""
+        wait_for(lambda: len(self.nodes()) == count, "there are %d contenders" % count, 5)
 
     def assert_one_line(self, err, *parts):
         self.assertEqual(err.count(b"\n"), 1, err)

@@ -13,13 +13,15 @@ from support import PATIENCE, SERVERS, TICK_S, wait_for
 
 CANDIDATE = os.environ["ZKLOCK_CANDIDATE"]
 SESSION_S = 8 * TICK_S
+# Where none is to be over: the longest that servers grant.
+LONG_SESSION_S = 20 * TICK_S
 
 
 class Candidate(subprocess.Popen):
     """Its lines with the moment at which each came."""
 
-    def __init__(self, path):
-        super().__init__([CANDIDATE, "-s", SERVERS, "-T", "%g" % SESSION_S, path], stdin=subprocess.DEVNULL,
+    def __init__(self, path, session_s):
+        super().__init__([CANDIDATE, "-s", SERVERS, "-T", "%g" % session_s, path], stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, text=True)
         self.lines = []
         self.reader = threading.Thread(target=self._read)
@@ -42,11 +44,11 @@ class Candidate(subprocess.Popen):
 
 
 class CandidateTest(support.CommandTest):
-    def candidates(self, count):
+    def candidates(self, count, session_s=LONG_SESSION_S):
         """In the order of their nodes."""
         found = []
         for number in range(count):
-            found.append(Candidate(self.lock))
+            found.append(Candidate(self.lock, session_s))
             self.addCleanup(found[-1].end)
             wait_for(lambda: len(self.nodes()) == number + 1, "it has queued")  # pylint: disable=cell-var-from-loop
         return found
@@ -76,7 +78,7 @@ class CandidateTest(support.CommandTest):
         self.assertEqual(len(first.said("elected")), 1)
 
     def test_killed_leader_is_followed_within_its_session_and_two_ticks(self):
-        candidates = self.candidates(4 if support.LONG else 3)
+        candidates = self.candidates(4 if support.LONG else 3, SESSION_S)
         last = self.elected(candidates[0])
         while len(candidates) > 1:
             candidates.pop(0).kill()

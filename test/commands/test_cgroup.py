@@ -56,7 +56,7 @@ class Used(CgroupTest):
         """As one that a daemon outside has put in: no walk from the warden finds it."""
         ready = self.file("heard")
         deaf = 'trap \'echo heard >> "$0"\' TERM; touch "$0"; while :; do sleep 0.05; done'
-        holder = self.hold("-k", "0.5")
+        holder = self.hold("-k", "2.5")
         other = subprocess.Popen(["sh", "-c", deaf, ready], env=self.environment())
         self.addCleanup(other.wait)
         self.addCleanup(other.kill)
@@ -101,7 +101,7 @@ class Used(CgroupTest):
     def test_survivor_removes_it(self):
         for victim in ("front", "warden", "keeper"):
             with self.subTest(killed=victim):
-                holder = self.hold("-T", "2")
+                holder = self.hold("-T", "4")
                 pids = {"front": holder.pid, "warden": holder.warden(), "keeper": holder.keeper()}
                 os.kill(pids[victim], signal.SIGKILL)
                 if victim == "keeper":
@@ -157,7 +157,7 @@ class Frozen(CgroupTest):
         return lambda: write("0")
 
     def test_is_ended_when_the_lock_is_lost(self):
-        holder = self.hold("-T", "4", "-k", "0.2")
+        holder = self.hold("-k", "0.2")
         self.freeze(holder)
         self.lose()
         self.assertEqual(holder.end(), 76)

@@ -52,9 +52,9 @@ class FaultTest(CommandTest):
 class HolderIsolated(FaultTest):
     def isolated(self, fault, mend):
         number = self.follower()
-        holder = self.start("-T", "4", "-s", self.server(number), self.lock, "--", *self.log("old", 600))
+        holder = self.start("-T", "8", "-s", self.server(number), self.lock, "--", *self.log("old", 600))
         wait_for(lambda: self.entries("old"), "the holder's command runs")
-        waiter = self.start("-T", "4", "-s", self.all_but(number), self.lock, "--", *self.log("new", 0.05))
+        waiter = self.start("-T", "8", "-s", self.all_but(number), self.lock, "--", *self.log("new", 0.05))
         wait_for(lambda: len(self.nodes()) == 2, "the waiter has queued")
         self.undo(mend, number)
         zk(fault, number)
@@ -73,7 +73,7 @@ class HolderIsolated(FaultTest):
 
 class Leader(FaultTest):
     def lead(self, who, servers, *arguments):
-        return self.start("--leader", "-T", "4", "-s", servers, *arguments, self.lock, "--", *self.log(who, 600))
+        return self.start("--leader", "-T", "8", "-s", servers, *arguments, self.lock, "--", *self.log(who, 600))
 
     def stop(self, leader):
         """Its command ignores TERM."""
@@ -134,10 +134,11 @@ class Outage(FaultTest):
         holder = self.hold("-T", "10", "-k", "0.1")
         began = time.monotonic()
         outage()
+        nodes = self.nodes()
         took = time.monotonic() - began
         if took > limit:
             self.skipTest("the servers were away for %.1f s, on a machine as busy as this" % took)
-        self.assertEqual(len(self.nodes()), 1)
+        self.assertEqual(len(nodes), 1)
         holder.terminate()
         self.assertEqual(holder.result(), (-15, b"", b""))
 
@@ -185,11 +186,14 @@ class Outage(FaultTest):
         holder = self.hold("-T", "10", "-s", self.server(number),
                            command=("sh", "-c", 'while [ ! -e "$0" ]; do sleep 0.01; done; exit 3', go))
         self.undo("resume", number)
+        paused = time.monotonic()
         zk("pause", number)
         began = time.monotonic()
         with open(go, "w", encoding="ascii"):
             pass
         status, _, err = holder.result()
+        if status == 76 and began - paused > 3:
+            self.skipTest("the lease was over before, on a machine as busy as this")
         self.assertEqual(status, 3)
         self.assert_one_line(err, "did not confirm the release")
         self.assertLess(time.monotonic() - began, 8)
@@ -200,9 +204,13 @@ class Outage(FaultTest):
         waiter = self.queue("-w", "3", "-T", "10", "-s", self.server(number))
         began = time.monotonic()
         self.undo("resume", number)
-        zk("pause", number)
-        self.assertEqual(waiter.end(), 75)
-        self.assertLess(time.monotonic() - began, 6)
+        with concurrent.futures.ThreadPoolExecutor(1) as threads:
+            # Not to be told late of an end that comes before that of the pause's command.
+            ended = threads.submit(lambda: (waiter.end(), time.monotonic()))
+            zk("pause", number)
+            status, at = ended.result()
+        self.assertEqual(status, 75)
+        self.assertLess(at - began, 6)
 
 
 def start_all():

@@ -39,11 +39,11 @@ class KillTest(CommandTest):
     def kill_both_at_the_start(self, is_clean, what):
         for number in range(60 if LONG else 12):
             with self.subTest(round=number):
-                wrapper = self.start("-T", "1", self.lock, "--", "sh", "-c", "setsid sleep 1000 & sleep 1000")
-                wait_for(wrapper.warden, "the warden runs")
+                wrapper = self.start("%s-%d" % (self.lock, number), "--", "sh", "-c", "setsid sleep 1000 & sleep 1000")
+                warden = wait_for(wrapper.warden, "the warden runs")
                 # The moment itself is what is varied.
                 time.sleep(number * 0.003)
-                self.kill_at_once(wrapper.pid, wrapper.warden())
+                self.kill_at_once(wrapper.pid, warden)
                 wrapper.end()
                 wait_for(lambda: not self.marked(), "nothing is left")
                 wait_for(lambda wrapper=wrapper: is_clean(wrapper), what)
@@ -85,7 +85,7 @@ class Walk(KillTest):
         """The manual says so, too."""
         for beyond in (False, True):
             with self.subTest(beyond_the_session=beyond):
-                holder = self.hold_pair("-T", "2" if beyond else "20")
+                holder = self.hold_pair("-T", "6" if beyond else "20")
                 stop(holder.pid)
                 os.kill(holder.warden(), signal.SIGKILL)
                 wait_for(lambda holder=holder: not lives(holder.command), "the command is dead")
@@ -99,7 +99,7 @@ class Walk(KillTest):
                 os.remove(self.file("left"))
 
     def test_front_stopped_beyond_the_session_and_then_the_warden_killed(self):
-        holder = self.hold_pair("-T", "2")
+        holder = self.hold_pair("-T", "6")
         warden = holder.warden()
         stop(holder.pid)
         wait_for(lambda: not self.marked(), "the warden has ended the tree")
@@ -112,7 +112,7 @@ class Walk(KillTest):
         """Below a subreaper of our session, or the kernel would continue it as an orphaned process group."""
         be_subreaper(1)
         self.addCleanup(be_subreaper, 0)
-        holder = self.hold_pair("-T", "2")
+        holder = self.hold_pair("-T", "6")
         warden = holder.warden()
         stop(holder.pid, warden)
         holder.kill()
@@ -154,7 +154,7 @@ class Cgroup(KillTest):
         """As soon as the front can see to it, and at its death."""
         for number in (signal.SIGCONT, signal.SIGKILL):
             with self.subTest(signal=number):
-                holder = self.hold("-T", "2")
+                holder = self.hold("-T", "5")
                 keeper = holder.keeper()
                 stop(holder.pid, keeper)
                 holder.send_signal(number)

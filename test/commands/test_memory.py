@@ -84,7 +84,7 @@ class OutOfMemory(CommandTest):
     def run_out(self, choose):
         """Who has a thousand points more than by its size is the kernel's choice."""
         ready = self.file("ready")
-        holder = self.start("-T", "4", self.lock, "--", sys.executable, "-c", HUNGRY, os.path.join(self.limited, self.events),
+        holder = self.start("-T", "8", self.lock, "--", sys.executable, "-c", HUNGRY, os.path.join(self.limited, self.events),
                             ready, str(LIMIT))
         wait_for(lambda: os.path.exists(ready) or holder.poll() is not None, "the command runs")
         self.assertIsNone(holder.poll())

@@ -179,7 +179,7 @@ class NotPermitted(AsWithout, CommandTest):
         prefix, self.prefix = self.prefix, ()
         self.hold()
         self.prefix = prefix
-        self.assertEqual(self.call("--pidns", self.lock, "--", "true", patience=10)[0], 125)
+        self.assertEqual(self.call("--pidns", self.lock, "--", "true")[0], 125)
 
 
 def proc_mounts(pid):

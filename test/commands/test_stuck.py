@@ -53,11 +53,11 @@ class Stuck(CommandTest):
     def test_left_behind(self):
         """For longer than the session timeout."""
         script = ROOTS + " & while ! grep -q '^Uid:.0.0' /proc/$!/status; do sleep 0.01; done; exit 6"
-        holder, stuck = self.begin("-T", "4", script=script)
-        self.assertEqual(self.held_until_it_ends(holder, stuck, 6, wait_s=5), b"")
+        holder, stuck = self.begin("-T", "6", script=script)
+        self.assertEqual(self.held_until_it_ends(holder, stuck, 6, wait_s=8), b"")
 
     def test_overdue(self):
-        holder, stuck = self.begin("--max-hold", "1s", "-k", "0.2", script="exec " + ROOTS)
+        holder, stuck = self.begin("--max-hold", "5s", "-k", "0.2", script="exec " + ROOTS)
         self.assert_one_line(self.held_until_it_ends(holder, stuck, 78), "--max-hold")
 
     def test_warden_killed(self):
@@ -68,7 +68,7 @@ class Stuck(CommandTest):
 
     def test_front_killed(self):
         """What nobody can end nobody can hold the lock for: with the front the session ends. What can be killed is."""
-        holder, stuck = self.begin("-T", "2", script="sleep 1001 & " + ROOTS + " & wait")
+        holder, stuck = self.begin("-T", "6", script="sleep 1001 & " + ROOTS + " & wait")
         holder.kill()
         wait_for(lambda: self.marked() == [stuck], "the others are dead")
         self.assert_free()

@@ -137,7 +137,7 @@ class Terminal(TerminalTest):
         wait_for(lambda: len(self.nodes()) == 2, "it has queued")
         self.press(key)
         self.told("ended -%d job" % signal.Signals["SIG" + name])
-        self.assertEqual(len(self.nodes()), 1)
+        self.assert_contenders(1)
         self.assertIsNone(holder.poll())
 
     def test_ctrl_c_reaches_the_command_once_and_the_wrapper_dies_of_it(self):
@@ -237,14 +237,14 @@ class Terminal(TerminalTest):
         self.assert_free(2)
 
     def test_ctrl_z_stops_the_command_and_the_lock_stays_held(self):
-        self.shell("-T", "4", command=COUNT)
+        self.shell("-T", "6", command=COUNT)
         command = self.foreground()
         job = wait_for(self.job, "it runs")
         self.press(b"\x1a")
         wait_for(lambda: state_of(command) == "T", "the command is stopped")
         wait_for(lambda: self.foreground() == job, "the terminal is ours")
         # The front goes on: the lock is held beyond what a session without heartbeats would last.
-        done = self.call("-w", "6", self.lock, "--", "true")
+        done = self.call("-w", "8", self.lock, "--", "true")
         self.assertEqual(done[0], 75)
         self.assertEqual(state_of(command), "T")
         self.assertIn(state_of(job), "SR")
@@ -259,7 +259,7 @@ class Terminal(TerminalTest):
         self.told("ended 0 job")
 
     def test_stopped_beyond_the_lease_it_is_killed_and_does_not_go_on(self):
-        self.shell("-T", "4", command=COUNT)
+        self.shell("-T", "6", command=COUNT)
         command = self.foreground()
         job = wait_for(self.job, "it runs")
         self.press(b"\x1a")
@@ -471,9 +471,8 @@ class Progress(TerminalTest):
         for arguments, term in ((("-q",), "xterm"), ((), "dumb")):
             with self.subTest(arguments=arguments, term=term):
                 self.term = term
-                waiting = len(self.nodes())
-                self.shell(*arguments, "-w", "3", script="true", ready=False)
-                wait_for(lambda: len(self.nodes()) > waiting, "it has queued")
+                self.shell(*arguments, "-w", "5", script="true", ready=False)
+                # And not 69: it has queued.
                 self.told("ended 75 job")
                 self.assertEqual(self.see(), "")
                 os.remove(self.file("shell"))
@@ -571,7 +570,7 @@ class Pipeline(TerminalTest):
         self.assertEqual((self.text("ready.line"), self.text("ready.status")), ("what was typed\n", "%d\n" % status))
 
     def test_command_that_is_told_to_end_may_ask(self):
-        self.start_asking("--max-hold", "5s")
+        self.start_asking("--max-hold", "10s")
         self.assert_asked(78)
 
     def test_command_that_has_lost_the_lock_may_ask(self):

@@ -41,6 +41,8 @@ class Client:
             try:
                 sock = wire.connect(int(server.rpartition(":")[2]), timeout)
                 wire.open_session(sock, 10000)
+                # Slow servers are found out above. This one serves, but may be busy.
+                sock.settimeout(4 * timeout)
                 return sock
             except (OSError, struct.error):
                 continue

@@ -29,7 +29,7 @@ says_last() { tail -n 1 "$1" | grep -qE "$2"; } # in the last one
 wait_until() {                                  # one of these, FILE PATTERN
 	local tries=0
 	until "$@"; do
-		((tries++ < 400)) || fail "no $3 in: $(cat "$2")"
+		((tries++ < 1000)) || fail "no $3 in: $(cat "$2")"
 		sleep 0.05
 	done
 }
@@ -38,7 +38,7 @@ observer=$!
 wait_until says "$work/observer" '^nobody$'
 expect '^act 5 in epoch 0, token [0-9]+$' "$build/examples/leader_callbacks" "$ZKLOCK_TEST_SERVERS" "$election"
 wait_until says "$work/observer" '^leader 0 .*leader_callbacks$'
-"$build/examples/candidate" -s "$ZKLOCK_TEST_SERVERS" -T 4 "$election" >"$work/candidate" &
+"$build/examples/candidate" -s "$ZKLOCK_TEST_SERVERS" -T 8 "$election" >"$work/candidate" &
 candidate=$!
 wait_until says "$work/candidate" '^elected 1$'
 wait_until says "$work/observer" '^leader 1 .*candidate$'

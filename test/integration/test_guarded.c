@@ -7,7 +7,7 @@
 #include <string.h>
 #include <zklock/guarded.h>
 
-#define SESSION_MS (tick_ms() * 8)
+#define SESSION_MS (tick_ms() * 12)
 #define ENOUGH_MS  10000
 
 /* A holder behind a proxy, and a node to write to. */

@@ -114,7 +114,9 @@ static void expect_lost_in_time(holder *h)
 	int64_t timeout_ns = session_timeout_ms(h->s) * 1000000;
 	EXPECT_TRUE(recorder_wait(&h->events, ZKL_EV_LOST, 1, 2 * SESSION_MS, &lost));
 	int64_t proof_ns = net_last_proof_ns(&h->n);
-	EXPECT_RANGE((lost.at_ns - proof_ns) / 1000000, timeout_ns / 1000000 * 5 / 16, timeout_ns / 1000000);
+	EXPECT_TRUE(atomic_load(&h->asking.last_yes_ns) - proof_ns < timeout_ns);
+	int64_t end_ms = timeout_ns / 1000000, late_ms = late(end_ms * 5 / 8); /* a busy machine may tell it late */
+	EXPECT_RANGE((lost.at_ns - proof_ns) / 1000000, end_ms * 5 / 16, late_ms > end_ms ? late_ms : end_ms);
 	EXPECT_TRUE(atomic_load(&h->asking.last_yes_ns) <= lost.at_ns); /* check() runs ahead of the event */
 	EXPECT_TRUE(recorder_wait(&h->events, ZKL_EV_SUSPENDED, 1, 0, &suspended));
 	EXPECT_TRUE(suspended.at_ns <= lost.at_ns);
@@ -221,7 +223,9 @@ static void stop_ms_is_told_that_much_earlier(void)
 	EXPECT_RC(zkl_lock_check(early, grant.token), ZKL_ELOST);
 	EXPECT_TRUE(zkl_lock_check(h.lock, h.grant.token) > 0);
 	EXPECT_TRUE(recorder_wait(&h.events, ZKL_EV_LOST, 1, 2 * SESSION_MS, &lost));
-	EXPECT_RANGE((lost.at_ns - lost_early.at_ns) / 1000000, options.stop_ms / 2, options.stop_ms * 2);
+	int64_t late_ms = late(0) - 500; /* either of them, on a busy machine */
+	EXPECT_RANGE((lost.at_ns - lost_early.at_ns) / 1000000, options.stop_ms / 2 - late_ms,
+	             options.stop_ms * 2 + late_ms);
 	net_hold(&h.n, 0);
 	EXPECT_RC(zkl_lock_release(early, 0, NULL), ZKL_ENOTHELD);
 	zkl_lock_free(early);

@@ -581,7 +581,7 @@ static void acquire_times_out_in_time_and_leaves_no_node(void)
 		EXPECT_RC(zkl_lock_acquire(waiting, timeouts_ms[i], &grant, &error), ZKL_ETIMEDOUT);
 		EXPECT_RANGE((now_ns() - start_ns) / 1000, timeouts_ms[i] * 1000, late(timeouts_ms[i]) * 1000);
 		EXPECT_RC(error.code, ZKL_ETIMEDOUT);
-		EVENTUALLY(zkclient_count(observer(), path.text) == 1, 1000);
+		EVENTUALLY(zkclient_count(observer(), path.text) == 1, ENOUGH_MS);
 	}
 	zkl_lock_free(held);
 	zkl_lock_free(waiting);

@@ -556,7 +556,9 @@ static void holder_that_moves_too_late_is_lost_and_can_acquire_again(void)
 	leave_old(&p, PROXY_REFUSING);
 	int64_t left_ns = now_ns();
 	EXPECT_TRUE(recorder_wait(&events, ZKL_EV_LOST, 1, ENOUGH_MS, &lost));
-	EXPECT_RANGE((lost.at_ns - left_ns) / 1000000, 0, session_timeout_ms(s));
+	int64_t end_ms = session_timeout_ms(s), late_ms = late(end_ms * 5 / 8); /* a busy machine may tell it late */
+	EXPECT_RANGE((lost.at_ns - left_ns) / 1000000, 0, late_ms > end_ms ? late_ms : end_ms);
+	EXPECT_TRUE(atomic_load(&asking.last_yes_ns) - left_ns < end_ms * 1000000);
 	EXPECT_TRUE(atomic_load(&asking.last_yes_ns) <= lost.at_ns);
 	dns_set(0, "zk.test", "127.0.0.2");
 	EVENTUALLY(is_connected(s), ENOUGH_MS);

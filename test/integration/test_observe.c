@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define SESSION_MS (tick_ms() * 8)
+#define SESSION_MS (tick_ms() * 12)
 #define ENOUGH_MS  10000
 
 typedef struct observing {

@@ -301,7 +301,7 @@ static void closed_doors_keep_clients_out(void)
 		net_set_door(&n, door);
 		EXPECT_INT(zoo_state(client), ZOO_CONNECTED_STATE); /* who is in stays in */
 		net_cut(&n);
-		EVENTUALLY(zoo_state(client) != ZOO_CONNECTED_STATE, 1000);
+		EVENTUALLY(zoo_state(client) != ZOO_CONNECTED_STATE, 5000);
 		THROUGHOUT(zoo_state(client) != ZOO_CONNECTED_STATE, 500);
 		net_set_door(&n, PROXY_OPEN);
 		EVENTUALLY(zoo_state(client) == ZOO_CONNECTED_STATE, 9000);

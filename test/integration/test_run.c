@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SESSION_MS (tick_ms() * 8)
+#define SESSION_MS (tick_ms() * 12)
 #define ENOUGH_MS  10000
 
 /* A run() in a thread of its own, whose terms end when the test says so. */

@@ -137,7 +137,7 @@ static void leaving_while_the_create_is_unknown_leaves_no_node(void)
 				                              : rc == ZKL_ECANCELED);
 			}
 			proxy_set_door(r.n.at[0], PROXY_OPEN);
-			EVENTUALLY(zkclient_count(observer(), r.path.text) == 0, 3000);
+			EVENTUALLY(zkclient_count(observer(), r.path.text) == 0, SESSION_MS * 3 / 4);
 			EXPECT_INT(net_requests(&r.n, OP_CREATE2), 1);
 			if (how == BY_RELEASE ||
 			    how == BY_TIMEOUT) { /* the handle is as good as new, the session too */

@@ -10,12 +10,13 @@ sys.dont_write_bytecode = True
 
 # pylint: disable=wrong-import-position
 from contest import Contest, main
-from support import PATIENCE, SERVERS, wait_for
+from support import PATIENCE, SERVERS, TICK_S, wait_for
 
 LONG_TERM = 18  # heartbeats: three session timeouts
 
 
 class Latch(Contest):
+    session_s = 12 * TICK_S  # none is to end
     recipe = "latch"
 
     def candidate(self, kind):

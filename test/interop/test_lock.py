@@ -8,11 +8,13 @@ sys.dont_write_bytecode = True
 
 # pylint: disable=wrong-import-position
 from contest import Contest, main
-from support import SERVERS, wait_for
+from support import SERVERS, TICK_S, wait_for
 import zkwire
 
 
 class Lock(Contest):
+    session_s = 20 * TICK_S  # none is to end
+
     def number(self, peer):
         return int(peer.ask("participants")[0])
 
@@ -46,6 +48,7 @@ class Lock(Contest):
 
 class Container(Contest):
     """Curator makes the lock's directory as a container, which a server removes when it is idle. The numbers begin again."""
+    session_s = 20 * TICK_S
 
     def setUp(self):
         if not self.other.startswith("curator"):

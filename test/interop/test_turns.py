@@ -21,7 +21,8 @@ MOST_MS = 3
 
 
 class Turns(Contest):
-    session_s = 6 * TICK_S  # a kill costs that much
+    # A kill costs that much. Long enough for others, who have no lease, not to lose it by a stall in a grant.
+    session_s = 10 * TICK_S
 
     def join(self, kind):
         self.start(kind).tell("grants %d" % MOST_MS)

@@ -61,7 +61,7 @@ class FirstProcess(CommandTest):
         wait_for(lambda: len(self.nodes()) == 2, "it has queued")
         docker("stop", "--time", "30", made.name)
         self.assertEqual(self.status(made), 128 + 15)
-        self.assertEqual(len(self.nodes()), 1)
+        self.assert_contenders(1)
 
     def test_refusals_keep_their_status(self):
         self.hold()
