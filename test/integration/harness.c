@@ -819,9 +819,21 @@ static void set_watchdog(int64_t end_ms)
 	pthread_mutex_unlock(&watchdog.mutex);
 }
 
+static struct {
+	const test *last;
+	int         count;
+	char        names[2000];
+} skipped;
+
 void harness_skip(const char *reason)
 {
+	size_t used = strlen(skipped.names);
 	printf("SKIP %s: %s ... ", running->name, reason);
+	if (running == skipped.last)
+		return;
+	snprintf(skipped.names + used, sizeof skipped.names - used, "%s%s", used > 0 ? ", " : "", running->name);
+	skipped.last = running;
+	skipped.count++;
 }
 
 static int64_t test_start_ms;
@@ -881,5 +893,7 @@ int harness_main(int argc, char **argv, const char *suite, const test *tests)
 	unsigned failures = CU_get_number_of_failures();
 	zkclient_close(the_observer);
 	CU_cleanup_registry();
-	return failures > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	if (skipped.count > 0)
+		printf("%d skipped: %s\n", skipped.count, skipped.names);
+	return failures > 0 ? EXIT_FAILURE : skipped.count == wanted ? EXIT_SKIPPED : EXIT_SUCCESS;
 }

@@ -8,7 +8,8 @@
  *     static const test tests[] = {{TEST(free_lock_is_granted, 20)}, ..., {0}};
  *     int main(int argc, char **argv) { return harness_main(argc, argv, "lock", tests); }
  *
- * With arguments only the tests of these names run. The environment:
+ * With arguments only the tests of these names run. What was skipped is said in the last line, and by status 77 where
+ * nothing is left. The environment:
  *     ZKLOCK_TEST_SERVERS     host:port,host:port,host:port; the nth is server n of ZKLOCK_TEST_ZK. Required (else 77)
  *     ZKLOCK_TEST_TICK_MS     their tickTime (500)
  *     ZKLOCK_TEST_SYNC_LIMIT  their syncLimit (30)
