@@ -113,7 +113,7 @@ MUTANTS = [
     ("the bare sequence number as token", C, "(uint64_t)c->directory_czxid + (uint64_t)c->sequence", "(uint64_t)c->sequence + 1"),
     ("ownership ends after the delete only", D, "	atomic_store(&h->held, 0);\n	atomic_store(&h->lost, 0);\n	if (a->pinned)", "	if (a->pinned)"),
     ("stop_ms forgotten by the deadline", D, "	if (now >= deadline - a->stop_ns || (a->handle && !a->let_go && atomic_load(&a->handle->held) != a->token))", "	if (now >= deadline)"),
-    ("a timeout is forgotten", D, "	if (now >= a->give_up_ns)\n		out_of_time(a);", ""),
+    ("a timeout is forgotten", D, "	if (now >= a->give_up_ns)\n		out_of_time(a);", "	if (now >= a->give_up_ns)\n		a->give_up_ns = ZKL__NEVER;"),
     ("the event of a grant that was lost is told", D, "	if (!a->accepted && !zkl__attempt_accept(a))\n		return false;", "	a->accepted = true;"),
     ("a wrapper releases while the tree lives", S, "		note_exit(s, event->value);\n		stay_or_end(s, ret);", "		note_exit(s, event->value);\n		finish(s, ret);"),
     ("a wrapper forgets that the command was overdue", S, "	} else if (s->term.overdue) {", "	} else if (false) {"),
@@ -167,19 +167,24 @@ def apply(mutant, folder):
 
 
 def hunt(program, seed, end, until):
-    """The first seed that fails, the invariant, and what it says. Not those that only want more room than there is."""
+    """The first seed that fails, the invariant, and what it says. Not those that only want more room than there is, by which
+    the simulation itself can end, too."""
+    crashed = None
     while seed < end:
         done = subprocess.run([program, "--hunt", "--schedules", str(end - seed), "--seed", str(seed)], capture_output=True, text=True,
                               timeout=max(1, until - time.monotonic()))
         found = sorted((int(each[0]), *each[1:]) for each in re.findall(r"^seed (\d+): ([\w-]+): (.*)$", done.stdout, re.M))
-        if not found and done.returncode:
-            raise Failed(f"the simulation itself ended with {done.returncode}: {done.stderr.strip()[-200:]}")
+        crashes = [int(each) for each in re.findall(r"^sim: a worker has crashed at seed (\d+)$", done.stderr, re.M)]
         for each in found:
             if each[1] != "room":
                 return each
-        if not found:
-            return None
-        seed = found[-1][0] + 1
+        if crashes:
+            crashed = done.stderr.strip()[-200:]
+        if not found and not crashes:
+            break
+        seed = max([each[0] for each in found] + crashes) + 1
+    if crashed:
+        raise Failed(f"the simulation itself crashed: {crashed}")
     return None
 
 
