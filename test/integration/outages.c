@@ -3,8 +3,8 @@
  *
  * Links: each of a few holders closes in on its own bound by bisection; the least and the greatest one are printed, as
  * percentages of the session timeout T. Each outage begins at another moment of the heartbeat. The proxy keeps what is
- * silent and lets it go on at the end; a network that drops packets adds the wait for TCP's next retransmission, up to as
- * long again. Servers: the least lease that was left while one was killed and started again. */
+ * silent and lets it go on at the end; where packets vanish, the wait for TCP's next retransmission is added, up to as long
+ * again. Servers: the least lease that was left while one was killed and started again, or all were, one after the other. */
 #include "harness.h"
 
 #include <stdio.h>
@@ -12,10 +12,11 @@
 
 #define ENOUGH_MS 60000
 #define REPEATS   3
-#define KINDS     4
+#define KINDS     5
+#define VANISHING 4
 
 static const char *const kind_names[KINDS] = {"broken, then refused", "silence both ways", "silence to the server",
-                                              "silence to the client"};
+                                              "silence to the client", "packets vanish both ways"};
 
 typedef struct trial {
 	pthread_t    thread;
@@ -33,6 +34,10 @@ typedef struct trial {
 static void begin_outage(trial *t)
 {
 	static const unsigned directions[KINDS] = {0, PROXY_BOTH, PROXY_TO_SERVER, PROXY_TO_CLIENT};
+	if (t->kind == VANISHING) {
+		net_drop(&t->net, true);
+		return;
+	}
 	if (t->kind > 0) {
 		net_hold(&t->net, directions[t->kind]);
 		return;
@@ -43,6 +48,7 @@ static void begin_outage(trial *t)
 
 static void end_outage(trial *t)
 {
+	net_drop(&t->net, false);
 	net_hold(&t->net, 0);
 	net_set_door(&t->net, PROXY_OPEN);
 }
@@ -101,9 +107,10 @@ static void trial_end(trial *t)
 static void links_at(int64_t timeout_ms)
 {
 	static trial trials[KINDS][REPEATS];
-	for (int i = 0; i < KINDS * REPEATS; i++)
+	int          kinds = proxy_can_drop() ? KINDS : VANISHING;
+	for (int i = 0; i < kinds * REPEATS; i++)
 		trial_begin(&trials[i / REPEATS][i % REPEATS], i / REPEATS, i % REPEATS, timeout_ms);
-	for (int kind = 0; kind < KINDS; kind++) {
+	for (int kind = 0; kind < kinds; kind++) {
 		int least = 100, greatest = 0;
 		for (int i = 0; i < REPEATS; i++) {
 			trial_end(&trials[kind][i]);
@@ -114,7 +121,7 @@ static void links_at(int64_t timeout_ms)
 		printf("\n%6lld  %-24s %3d .. %3d %% of T survived", (long long)timeout_ms, kind_names[kind], least,
 		       greatest);
 	}
-	printf("\n");
+	printf("\n%s", kinds < KINDS ? "packets may not be dropped here\n" : "");
 }
 
 static void links(void)
@@ -144,7 +151,29 @@ static void *watch_lease(void *arg)
 	return NULL;
 }
 
-static void restart_of(bool of_leader, int64_t timeout_ms)
+typedef enum victims { LEADER, FOLLOWER, ALL, VICTIMS } victims;
+
+static const char *const victim_names[VICTIMS] = {"leader killed, started", "follower killed, started",
+                                                  "all killed, started in turn"};
+
+static void restart(int server)
+{
+	EXPECT_INT(ensemble("kill", server), 0);
+	EXPECT_INT(ensemble("start", server), 0);
+}
+
+static void restart_victims(victims who)
+{
+	int leader = ensemble_leader();
+	if (who != ALL)
+		restart(who == LEADER ? leader : leader % (int)server_count() + 1);
+	for (int i = 1; who == ALL && i <= (int)server_count(); i++) {
+		restart(i);
+		EXPECT_INT(ensemble("wait", 0), 0);
+	}
+}
+
+static void restart_of(victims who, int64_t timeout_ms)
 {
 	lock_path    path = new_path();
 	recorder     events = RECORDER("holder");
@@ -154,13 +183,11 @@ static void restart_of(bool of_leader, int64_t timeout_ms)
 	int64_t      least_ms = timeout_ms, most_ms = 0;
 	int          lost = 0;
 	for (int i = 0; i < REPEATS; i++) {
-		int leader = ensemble_leader(), victim = of_leader ? leader : leader % (int)server_count() + 1;
 		EXPECT_RC(zkl_lock_acquire(lock, ENOUGH_MS, &grant, NULL), ZKL_OK);
 		wait_for_full_lease(s);
 		watch w = {.s = s, .least_ms = timeout_ms};
 		EXPECT_INT(pthread_create(&w.thread, NULL, watch_lease, &w), 0);
-		EXPECT_INT(ensemble("kill", victim), 0);
-		EXPECT_INT(ensemble("start", victim), 0);
+		restart_victims(who);
 		atomic_store(&w.stop, true);
 		pthread_join(w.thread, NULL);
 		lost += zkl_lock_check(lock, grant.token) < 0;
@@ -168,9 +195,9 @@ static void restart_of(bool of_leader, int64_t timeout_ms)
 		most_ms = w.least_ms > most_ms ? w.least_ms : most_ms;
 		zkl_lock_release(lock, ENOUGH_MS, NULL);
 	}
-	printf("\n%6lld  %-24s %d of %d lost; least lease left %lld .. %lld %% of T", (long long)timeout_ms,
-	       of_leader ? "leader killed, started" : "follower killed, started", lost, REPEATS,
-	       (long long)(least_ms * 100 / timeout_ms), (long long)(most_ms * 100 / timeout_ms));
+	printf("\n%6lld  %-27s %d of %d lost; least lease left %lld .. %lld %% of T", (long long)timeout_ms,
+	       victim_names[who], lost, REPEATS, (long long)(least_ms * 100 / timeout_ms),
+	       (long long)(most_ms * 100 / timeout_ms));
 	zkl_lock_free(lock);
 	zkl_session_close(s, ENOUGH_MS);
 	recorder_free(&events);
@@ -178,10 +205,9 @@ static void restart_of(bool of_leader, int64_t timeout_ms)
 
 static void restarts(void)
 {
-	for (int64_t timeout_ms = 4000; timeout_ms <= 10000; timeout_ms += 6000) {
-		restart_of(true, timeout_ms);
-		restart_of(false, timeout_ms);
-	}
+	for (int64_t timeout_ms = 4000; timeout_ms <= 10000; timeout_ms += 6000)
+		for (victims who = LEADER; who < VICTIMS; who++)
+			restart_of(who, timeout_ms);
 	printf("\n");
 }
 

@@ -3,21 +3,24 @@
 #include "harness.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <zklock/guarded.h>
 
 #define SESSION_MS (tick_ms() * 20)
 #define ENOUGH_MS  10000
 
-enum { SESSIONS = 2, LOCKS = 4, THREADS = 6 };
+enum { SESSIONS = 2, LOCKS = 4, THREADS = 6, CALLS = 12 };
 
 static struct {
 	zkl_session     *s[SESSIONS];
 	zkl_lock        *locks[LOCKS];
 	zkl_election    *elections[2];
-	const char      *path, *office;
+	const char      *path, *office, *data;
 	_Atomic uint64_t tokens[LOCKS], terms[2]; /* the newest that somebody saw */
 	atomic_bool      stop;
-	atomic_int       granted, calls[10], wrong;
+	atomic_int       granted, written, calls[CALLS], wrong;
 } storm;
 
 /* Attempts of one handle may follow each other so closely that their events mix. Each ends once, and the callbacks of a session
@@ -72,9 +75,18 @@ static int short_term(const zkl_grant *grant, void *user)
 	return (int)(grant->token % 2);
 }
 
+/* By now the lock may be another's. */
+static void write_guarded(zkl_session *s, const zkl_grant *grant)
+{
+	const zkl_write writes[] = {{ZKL_WRITE_SET, storm.data, "x", 1, -1}, {ZKL_WRITE_SET, storm.data, NULL, 0, -1}};
+	int             rc = zkl_guarded_multi(s, grant, writes, 2, 1000, NULL);
+	MAY_BE(rc, ZKL_ELOST, ZKL_ETIMEDOUT, ZKL_ENOTCONN);
+	atomic_fetch_add(&storm.written, rc == ZKL_OK);
+}
+
 static void call_something(unsigned *random)
 {
-	int           what = rand_r(random) % 10, which = rand_r(random) % LOCKS;
+	int           what = rand_r(random) % CALLS, which = rand_r(random) % LOCKS;
 	zkl_lock     *lock = storm.locks[which];
 	zkl_session  *s = storm.s[which % SESSIONS];
 	zkl_election *e = storm.elections[which % 2];
@@ -92,6 +104,8 @@ static void call_something(unsigned *random)
 		if (rc == ZKL_OK) {
 			atomic_fetch_add(&storm.granted, 1);
 			atomic_store(&storm.tokens[which], grant.token);
+			if (what == 1)
+				write_guarded(s, &grant);
 		}
 		break;
 	case 2:
@@ -115,6 +129,15 @@ static void call_something(unsigned *random)
 	case 8:
 		MAY_BE(zkl_election_resign(e, rand_r(random) % 2 ? 0 : 20, &error), ZKL_ENOTHELD, ZKL_ETIMEDOUT);
 		break;
+	case 10:
+		MAY_BE(zkl_election_campaign(e, &error), ZKL_ESTATE);
+		break;
+	case 11:
+		memset(&grant, 0, sizeof grant);
+		snprintf(grant.node, sizeof grant.node, "%s/nobody", storm.path);
+		MAY_BE(zkl_guarded_delete(s, &grant, storm.data, -1, 20, &error), ZKL_ELOST, ZKL_ETIMEDOUT,
+		       ZKL_ENOTCONN);
+		break;
 	default:
 		MAY_BE(zkl_election_leader(e, &peer), ZKL_OK);
 		MAY_BE((int)zkl_election_check(e, atomic_load(&storm.terms[which % 2])), ZKL_ENOTHELD, ZKL_ELOST);
@@ -132,8 +155,9 @@ static void *call_all_the_time(void *number)
 /* Each call was made, and locks and offices were had. */
 static bool storm_has_met_all(void)
 {
-	bool all = atomic_load(&storm.granted) > 0 && atomic_load(&storm.terms[0]) + atomic_load(&storm.terms[1]) > 0;
-	for (int i = 0; i < 10; i++)
+	bool all = atomic_load(&storm.granted) > 0 && atomic_load(&storm.written) > 0 &&
+	           atomic_load(&storm.terms[0]) + atomic_load(&storm.terms[1]) > 0;
+	for (int i = 0; i < CALLS; i++)
 		all = all && atomic_load(&storm.calls[i]) > 0;
 	return all;
 }
@@ -147,13 +171,15 @@ static zkl_session *open_connected(void)
 
 static void all_calls_from_all_threads_at_once(void)
 {
-	lock_path  path = new_path(), office = new_path();
+	lock_path  path = new_path(), office = new_path(), data = new_path();
 	hearer    *events[LOCKS], *office_events[2];
 	atomic_int inside[SESSIONS];
 	pthread_t  threads[THREADS];
 	unsigned   numbers[THREADS];
 	storm.path = path.text;
 	storm.office = office.text;
+	storm.data = data.text;
+	EXPECT_INT(zkclient_make_directory(observer(), data.text), ZOK);
 	for (int i = 0; i < SESSIONS; i++)
 		storm.s[i] = open_connected();
 	for (int i = 0; i < SESSIONS; i++)
