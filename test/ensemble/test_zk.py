@@ -12,12 +12,12 @@ import time
 import unittest
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "commands")]
 
 # pylint: disable=wrong-import-position
 from ensemble import folder_of, free_ports
+from support import ZK, TidyTest, wait_for
 
-ZK = os.path.join(HERE, "zk")
 BACKEND = subprocess.run([ZK, "backend"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 PATIENCE_S = 240
 
@@ -27,14 +27,6 @@ def setUpModule():
     folder = tempfile.TemporaryDirectory(prefix="zklock-test-")
     unittest.addModuleCleanup(folder.cleanup)
     os.environ["XDG_RUNTIME_DIR"] = folder.name
-
-
-def wait_for(condition, what):
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError("not within %d s: %s" % (PATIENCE_S, what))
-        time.sleep(0.02)
 
 
 def listens(port):
@@ -56,7 +48,7 @@ def left_of(name):
     return left
 
 
-class Named(unittest.TestCase):
+class Named(TidyTest):
     """An ensemble that is brought up and left."""
 
     def zk(self, name, *words, port=None):
@@ -87,7 +79,7 @@ class Named(unittest.TestCase):
         self.assertEqual((status, names[0] in said), (1, True), said)
 
 
-class Run(unittest.TestCase):
+class Run(TidyTest):
     """An ensemble for one command."""
 
     def start(self):
@@ -107,7 +99,7 @@ class Run(unittest.TestCase):
         def look():
             found[:] = [each for each in os.listdir(folder) if each.startswith(prefix)]
             return found
-        wait_for(look, "it is brought up")
+        wait_for(look, "it is brought up", PATIENCE_S)
         return found[0].removeprefix("zklock-")
 
     def test_is_gone_when_it_is_interrupted(self):

@@ -5,8 +5,10 @@
 #include "thread.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HEAD "2026-01-05 10:00:00,000:4711(0x7f0000000000):ZOO_ERROR@handle_socket_error_msg@2402: "
@@ -92,7 +94,7 @@ static void more_addresses_than_are_kept(void)
 	CHECK_INT(strlen(text), sizeof text - 1);
 }
 
-static atomic_int  told_so_often;
+static sem_t       tells;
 static atomic_bool stop;
 
 /* Of so many addresses that it has the list nearly all the time. */
@@ -103,24 +105,27 @@ static void *tell_all_the_time(void *unused)
 	(void)unused;
 	for (int i = 0, end = 0; i < 300; i++)
 		end += snprintf(all + end, sizeof all - (size_t)end, "%s10.0.%d.%d:1", i ? "," : "", i / 250, i % 250);
-	while (!atomic_load(&stop)) {
+	zkl__attempts_tell(all, text, sizeof text);
+	sem_post(&tells);
+	while (!atomic_load(&stop))
 		zkl__attempts_tell(all, text, sizeof text);
-		atomic_fetch_add(&told_so_often, 1);
-	}
 	return NULL;
 }
 
 static void child_waits_for_no_thread_of_its_parent(void)
 {
-	pthread_t thread;
-	int       status = 0;
+	struct timespec until;
+	pthread_t       thread;
+	int             status = 0;
 
 	zkl__attempts_forget();
 	zkl__attempts_note("Socket 10.0.9.1:1 zk retcode=-4, errno=111(Connection refused): server refused to accept");
 	zkl__thread_watch_forks();
+	sem_init(&tells, 0, 0);
 	CHECK_INT(pthread_create(&thread, NULL, tell_all_the_time, NULL), 0);
-	while (atomic_load(&told_so_often) == 0)
-		usleep(1000);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 30;
+	CHECK_INT(sem_timedwait(&tells, &until), 0);
 	for (int i = 0; i < 20 && status == 0; i++) {
 		fflush(NULL);
 		pid_t pid = fork();
