@@ -165,13 +165,13 @@ static void run_point(void)
 	net_settled_requests(&s.way);
 	if (!struck)
 		note_requests(&requests[o - operations], net_requests(&s.way, o->op));
+	/* It needed fewer requests than each of the unharmed runs, all of which a stall may have met. */
+	if (p->k > 0 && !struck && CU_get_number_of_failures() == 0)
+		exit(VOID);
 	if (o->resolve != NULL)
 		o->resolve(&s);
 	scene_prove(&s);
 	scene_close(&s);
-	/* It needed fewer requests than each of the unharmed runs, all of which a stall may have met. */
-	if (p->k > 0 && !struck && CU_get_number_of_failures() == 0)
-		exit(VOID);
 }
 
 /* ---- all of them ---- */
